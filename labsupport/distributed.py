@@ -186,7 +186,7 @@ def _meeting_point(init_method: str | None, folder: Path) -> str:
                 probe.bind((parts.hostname, parts.port))
             except OSError as error:
                 raise ValueError(
-                    f"port {parts.port} on {parts.hostname} cannot be used: {error.strerror}; choose another, "
+                    f"port {parts.port} on {parts.hostname} is not free: {error.strerror}; choose another, "
                     "or leave init_method out to meet through a file"
                 ) from error
         return init_method
