@@ -1,0 +1,254 @@
+"""Decides which notebooks are current and brings the others up to date.
+
+A notebook is current when the file holds exactly the bytes that its source, the code it reaches and its stored
+outputs give. Only a change of code, of a reached file or of the pins makes it run again. A notebook is replaced
+in one step or not at all: a failure leaves the last good one.
+"""
+
+import asyncio
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from labsupport.authoring.dependencies import Graph
+from labsupport.authoring.environment import KERNEL_ENV
+from labsupport.authoring.execute import Run, execute_all
+from labsupport.authoring.faults import ExecutionError, Fault, SourceError
+from labsupport.authoring.identity import cell_ids
+from labsupport.authoring.labels import for_solution
+from labsupport.authoring.notebook import STAMP, Document, code_cells, digest, document, dumps, load
+from labsupport.authoring.solutions import refuse_markers, split
+from labsupport.authoring.source import Cell, read
+
+NAME = re.compile(r"\d\d-[a-z0-9]+(-[a-z0-9]+)*")
+PINS = "requirements.txt"
+#: Source folder -> the folders of the notebooks that come from it.
+FOLDERS = {"book/chapters": ("chapters",), "book/exercises": ("exercises", "solutions")}
+
+
+@dataclass
+class Plan:
+    """One notebook as it should be: ``document`` with its stamp, and the reasons why the file differs from that."""
+
+    notebook: Path
+    source: Path
+    document: Document
+    lines: list[list[int]]
+    reasons: list[str]
+    execute: bool
+
+
+@dataclass
+class Sources:
+    """The sources of a tree, and the notebooks planned from those that have no fault."""
+
+    plans: list[Plan]
+    faults: list[Fault]
+
+
+def sources(root: Path, only: Iterable[str] = ()) -> list[Path]:
+    """The source files, relative to the root, of the chapters in ``only`` (numbers or stems; empty: all).
+
+    Raises ValueError for a chapter that has no source.
+    """
+    found = [path.relative_to(root) for folder in FOLDERS for path in sorted((root / folder).glob("*.md"))]
+    if not (wanted := list(only)):
+        return found
+    chosen = []
+    for name in wanted:
+        matching = [
+            path for path in found if path.stem == name or (name.isdigit() and path.stem[:2] == f"{int(name):02d}")
+        ]
+        if not matching:
+            known = ", ".join(sorted({path.stem for path in found})) or "none yet"
+            raise ValueError(f"no source belongs to {name!r}; the sources in {' and '.join(FOLDERS)} are: {known}")
+        chosen += matching
+    return sorted(set(chosen))
+
+
+def survey(root: Path, only: Iterable[str] = ()) -> Sources:
+    """Plan every notebook of the chosen chapters without running anything."""
+    graph = Graph(root)
+    pins = digest((root / PINS).read_bytes())
+    surveyed = Sources([], [])
+    for source in sources(root, only):
+        try:
+            surveyed.plans += plan(root, source, graph, pins)
+        except SourceError as error:
+            surveyed.faults += error.faults
+    if not list(only):
+        surveyed.faults += orphans(root)
+    surveyed.faults.sort()
+    return surveyed
+
+
+def plan(root: Path, source: Path, graph: Graph, pins: str) -> list[Plan]:
+    """The notebooks of one source. Raises SourceError with everything that is wrong in it."""
+    if not NAME.fullmatch(source.stem):
+        raise SourceError(
+            [
+                Fault(
+                    path=source,
+                    line=1,
+                    problem="the file name is no NN-name",
+                    remedy="call it like 05-softmax-and-kl.md",
+                )
+            ]
+        )
+    cells = read(root / source, source)
+    folders = FOLDERS[source.parent.as_posix()]
+    if len(folders) == 1:
+        faults = []
+        for cell in cells:
+            faults += _not_in_a_chapter(cell, source)
+        if faults:
+            raise SourceError(faults)
+        versions = [cells]
+    else:
+        opened, solved = split(cells, source)
+        versions = [opened, for_solution(solved)]
+    return [
+        _plan(root, source, Path(folder, f"{source.stem}.ipynb"), version, graph, pins)
+        for folder, version in zip(folders, versions, strict=True)
+    ]
+
+
+def _not_in_a_chapter(cell: Cell, source: Path) -> list[Fault]:
+    odd = [tag for tag in ("exercise", "solution-only", "exercise-only") if tag in cell.tags]
+    faults = [
+        Fault(
+            path=source,
+            line=cell.line,
+            problem=f"the tag {tag!r} in a chapter",
+            remedy="move the cell to book/exercises",
+        )
+        for tag in odd
+    ]
+    try:
+        refuse_markers(cell, source)
+    except SourceError as error:
+        faults += error.faults
+    return faults
+
+
+def _plan(root: Path, source: Path, notebook: Path, cells: list[Cell], graph: Graph, pins: str) -> Plan:
+    wanted = document(cells, cell_ids(cells, source))
+    codes = code_cells(wanted)
+    reached = graph.files([(cell.line, cell.source) for cell in cells if cell.kind == "code"], source, source.stem)
+    stamp = {
+        "code": digest("\0".join(cell["source"] for cell in codes)),
+        "environment": digest("\0".join(f"{k}={v}" for k, v in sorted(KERNEL_ENV.items()) if k != "MATPLOTLIBRC")),
+        "files": {path.as_posix(): digest((root / path).read_bytes()) for path in reached},
+        "pins": pins,
+    }
+    found = load(root / notebook)
+    reasons = _reasons_to_run(stamp, found, len(codes))
+    execute = bool(reasons)
+    if found is not None and not execute:
+        for cell, old in zip(codes, code_cells(found), strict=True):
+            cell["execution_count"], cell["outputs"] = old["execution_count"], old["outputs"]
+        if outputs_digest(wanted) != found["metadata"][STAMP]["outputs"]:
+            reasons, execute = ["its outputs were changed by hand or by another run"], True
+    wanted["metadata"][STAMP] = stamp
+    lines = [[number for number, _ in cell.lines()] for cell in cells]
+    planned = Plan(notebook, source, wanted, lines, reasons, execute)
+    if not execute and _finished(planned) != (root / notebook).read_text(encoding="utf-8"):
+        planned.reasons.append("its text differs from the source")
+    return planned
+
+
+def _reasons_to_run(stamp: Document, found: Document | None, cells: int) -> list[str]:
+    """Why the notebook on disk has to be executed again, in words."""
+    if found is None:
+        return ["it does not exist or is no notebook"]
+    old = found["metadata"].get(STAMP, {})
+    if len(code_cells(found)) != cells or old.get("code") != stamp["code"]:
+        return ["its code cells changed"]
+    before, now = old.get("files", {}), stamp["files"]
+    changed = sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path))
+    reasons = (
+        [f"{', '.join(changed[:3])}{f' and {len(changed) - 3} more' if len(changed) > 3 else ''} changed"]
+        if changed
+        else []
+    )
+    if old.get("pins") != stamp["pins"]:
+        reasons.append(f"{PINS} changed")
+    if old.get("environment") != stamp["environment"]:
+        reasons.append("the kernel's environment changed")
+    if not reasons and "outputs" not in old:
+        reasons.append("its outputs carry no hash")
+    return reasons
+
+
+def outputs_digest(notebook: Document) -> str:
+    """One hash over every output and execution count of a notebook."""
+    import json
+
+    stored = [[cell["execution_count"], cell["outputs"]] for cell in code_cells(notebook)]
+    return digest(json.dumps(stored, sort_keys=True, ensure_ascii=False))
+
+
+def _finished(planned: Plan) -> str:
+    """The bytes of the notebook once its outputs are known."""
+    planned.document["metadata"][STAMP]["outputs"] = outputs_digest(planned.document)
+    return dumps(planned.document)
+
+
+def orphans(root: Path) -> list[Fault]:
+    """Generated notebooks whose source is gone."""
+    return [
+        Fault(
+            path=path.relative_to(root),
+            line=1,
+            problem=f"its source {source}/{path.stem}.md does not exist",
+            remedy="delete the notebook, or bring the source back",
+        )
+        for source, folders in FOLDERS.items()
+        for folder in folders
+        for path in sorted((root / folder).glob("*.ipynb"))
+        if not (root / source / f"{path.stem}.md").is_file()
+    ]
+
+
+def build(root: Path, plans: list[Plan], jobs: int, report: Callable[[Plan, str], None]) -> list[ExecutionError]:
+    """Bring each planned notebook up to date and call ``report(plan, what was done)`` after each; returns failures."""
+    for planned in plans:
+        if not planned.execute:
+            if planned.reasons:
+                replace_file(root / planned.notebook, _finished(planned))
+            report(planned, "text only, nothing executed" if planned.reasons else "current")
+    waiting = {planned.notebook: planned for planned in plans if planned.execute}
+    return asyncio.run(_execute(root, waiting, jobs, report)) if waiting else []
+
+
+async def _execute(
+    root: Path, waiting: dict[Path, Plan], jobs: int, report: Callable[[Plan, str], None]
+) -> list[ExecutionError]:
+    failures = []
+    runs = [Run(planned.notebook, planned.source, planned.document, planned.lines) for planned in waiting.values()]
+    async for run, error in execute_all(runs, root, jobs):
+        planned = waiting[run.notebook]
+        if error:
+            failures.append(error)
+            report(planned, "failed")
+        else:
+            replace_file(root / planned.notebook, _finished(planned))
+            report(planned, "executed")
+    return failures
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write ``text`` to ``path`` in one step: whoever reads it sees the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
