@@ -1,4 +1,4 @@
-"""Every formula of `labsupport.cost` against an independent count: torch's FLOP counter or a counting loop."""
+"""Each formula of `labsupport.cost` against an independent count: torch's FLOP counter or a counted loop."""
 
 import itertools
 import math
