@@ -259,6 +259,80 @@ class TestCondition:
             linalg.condition_number(np.zeros((0, 3)))
 
 
+class Counted:
+    """A number that counts every arithmetic operation done with it."""
+
+    operations = 0
+
+    def __init__(self, value):
+        self.value = float(value)
+
+    def _count(self, other, result):
+        Counted.operations += 1
+        return Counted(result(self.value, other.value))
+
+    def __mul__(self, other):
+        return self._count(other, lambda a, b: a * b)
+
+    def __sub__(self, other):
+        return self._count(other, lambda a, b: a - b)
+
+    def __truediv__(self, other):
+        return self._count(other, lambda a, b: a / b)
+
+    def __abs__(self):
+        return Counted(abs(self.value))
+
+    def __gt__(self, other):
+        return self.value > other.value
+
+    def __lt__(self, other):
+        return self.value < other.value
+
+    def __eq__(self, other):
+        return self.value == (other.value if isinstance(other, Counted) else other)
+
+    __hash__ = None
+
+
+class TestLu:
+    @given(st.integers(1, 8), st.integers(0, 100), floats)
+    def test_factors_rebuild_the_matrix(self, n, seed, dtype):
+        A = matrix(n, n, seed, dtype)
+        packed, order = linalg.lu_factor(A)
+        assert packed.dtype == dtype
+        L, U = np.tril(packed, -1) + np.eye(n, dtype=dtype), np.triu(packed)
+        assert np.max(np.abs(L)) <= 1
+        np.testing.assert_allclose(L @ U, A[order], atol=50 * np.finfo(dtype).eps * np.abs(U).max())
+
+    @pytest.mark.parametrize("shape", [(6,), (6, 3), (6, 0)])
+    def test_solves(self, shape):
+        A, b = matrix(6, 6), np.random.default_rng(1).standard_normal(shape)
+        found = linalg.lu_solve(*linalg.lu_factor(A), b)
+        np.testing.assert_allclose(found, np.linalg.solve(A, b), rtol=1e-10)
+
+    def test_pivots_where_the_first_entry_is_zero(self):
+        A = np.array([[0.0, 1.0], [1.0, 0.0]])
+        np.testing.assert_array_equal(linalg.lu_solve(*linalg.lu_factor(A), [2.0, 3.0]), [3.0, 2.0])
+
+    @pytest.mark.parametrize(("n", "columns"), [(1, 1), (4, 1), (5, 5), (6, 2)])
+    def test_flops_are_those_that_are_done(self, n, columns):
+        counted = np.vectorize(Counted, otypes=[object])
+        Counted.operations = 0
+        linalg.lu_solve(*linalg.lu_factor(counted(matrix(n, n))), counted(matrix(n, columns)))
+        assert Counted.operations == linalg.solve_flops(n, columns)
+
+    def test_refuses_what_has_no_solution(self):
+        with pytest.raises(ValueError, match="column 1 has no pivot"):
+            linalg.lu_factor(np.ones((2, 2)))
+        with pytest.raises(ValueError, match="axis 0 has size 2, axis 1 has size 3"):
+            linalg.lu_factor(np.ones((2, 3)))
+        with pytest.raises(ValueError, match=r"axis 0 of b \(3,\) must have size 2"):
+            linalg.lu_solve(*linalg.lu_factor(np.eye(2)), np.ones(3))
+        with pytest.raises(ValueError, match="negative"):
+            linalg.solve_flops(-1)
+
+
 class TestLora:
     d_in, d_out, r, alpha = 6, 5, 2, 4.0
 
