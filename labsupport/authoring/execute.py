@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labsupport.authoring.environment import KERNEL_ENV
+from labsupport.authoring.environment import kernel_environment
 from labsupport.authoring.faults import ExecutionError
 from labsupport.authoring.notebook import Document, normalise, unstable
 
@@ -60,7 +60,7 @@ def _kernel_environment(root: Path) -> Iterator[dict[str, str]]:
     """The kernels' variables: labsupport is the one of this tree, and the user's IPython profile is left out."""
     with tempfile.TemporaryDirectory(prefix="labsupport-ipython-", ignore_cleanup_errors=True) as profile:
         path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH", "")]))
-        yield {**os.environ, **KERNEL_ENV, "PYTHONPATH": path, "IPYTHONDIR": profile}
+        yield {**kernel_environment(os.environ, Path(profile)), "PYTHONPATH": path}
 
 
 async def _execute(run: Run, root: Path, environment: dict[str, str]) -> None:
@@ -84,7 +84,6 @@ async def _execute(run: Run, root: Path, environment: dict[str, str]) -> None:
         record_timing=False,
         coalesce_streams=True,
         store_widget_state=False,
-        extra_arguments=["--IPKernelApp.log_level=40"],
         resources={"metadata": {"path": str(folder)}},
         on_cell_start=started,
     )
