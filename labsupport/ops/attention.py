@@ -1,0 +1,154 @@
+"""Scaled dot-product attention: explicit, by blocks without the score matrix, and backward.
+
+The explicit form is the definition; the blocked form is FlashAttention's algorithm in NumPy and
+gives the same numbers from the merge state (m, ℓ, accumulator). The blocked form must never hold
+more than one block of scores.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["attention", "attention_backward", "causal_mask", "flash_attention"]
+
+Array = npt.NDArray[Any]
+
+
+def causal_mask(n: int) -> Array:
+    """Boolean (n, n): True where query i (row) may read key j (column), which is j ≤ i."""
+    if n < 0:
+        raise ValueError(f"n is {n}; a mask has 0 or more rows")
+    return np.tri(n, dtype=bool)
+
+
+def attention(Q: Array, K: Array, V: Array, causal: bool = False) -> Array:
+    """softmax(Q Kᵀ / √D_h) V with the score matrix written out.
+
+    Args:
+        Q: (..., S_q, D_h), K: (..., S_k, D_h), V: (..., S_k, D_v); the leading axes (batch, heads)
+            are the same.
+        causal: query i reads keys j ≤ i + S_k − S_q: with S_q = S_k the usual triangle; with
+            fewer queries than keys (decoding with a cache) the last query reads every key.
+
+    Returns:
+        (..., S_q, D_v), in the dtype of Q. A query that may read no key (causal and S_q > S_k, or
+        S_k = 0) has no softmax; its output is 0 by convention.
+
+    Raises:
+        ValueError: shapes that do not fit.
+
+    Memory for the scores: 1 × (..., S_q, S_k). Source: Vaswani et al. (2017), equation 1.
+    """
+    Q, K, V = _checked(Q, K, V)
+    return _probabilities(Q, K, causal) @ V
+
+
+def attention_backward(Q: Array, K: Array, V: Array, dO: Array, causal: bool = False) -> tuple[Array, Array, Array]:
+    """Gradients of ``attention``: dV = Pᵀ dO, dP = dO Vᵀ, dS = P ⊙ (dP − ⟨dP, P⟩), dQ = dS K/√D_h, dK = dSᵀ Q/√D_h.
+
+    Args:
+        Q, K, V, causal: those of the forward pass.
+        dO: (..., S_q, D_v), ∂L/∂O.
+
+    Returns:
+        dQ, dK, dV in the shapes of Q, K, V. The probabilities P are computed again, not stored.
+
+    Raises:
+        ValueError: shapes that do not fit.
+
+    Source: Dao et al. (2022), "FlashAttention", appendix B.
+    """
+    Q, K, V = _checked(Q, K, V)
+    dO = np.asarray(dO)
+    if dO.shape != (*Q.shape[:-1], V.shape[-1]):
+        raise ValueError(f"dO has shape {dO.shape} but the output has shape {(*Q.shape[:-1], V.shape[-1])}")
+    P = _probabilities(Q, K, causal)
+    dP = dO @ V.swapaxes(-1, -2)
+    dS = P * (dP - np.sum(dP * P, axis=-1, keepdims=True)) / _root(Q)
+    return dS @ K, dS.swapaxes(-1, -2) @ Q, P.swapaxes(-1, -2) @ dO
+
+
+def flash_attention(Q: Array, K: Array, V: Array, block: int | tuple[int, int], causal: bool = False) -> Array:
+    """The same output as ``attention``, from blocks of keys and an online softmax.
+
+    For each block of queries a state (m, ℓ, A) runs over the blocks of keys: m the largest score so
+    far, ℓ the sum of exponentials relative to m, A the weighted sum of values relative to m. A new
+    block rescales the state by e^(m_old − m_new). The output is A / ℓ.
+
+    Args:
+        Q, K, V, causal: as in ``attention``.
+        block: number of queries and of keys in a block, or the pair (queries, keys).
+
+    Returns:
+        (..., S_q, D_v), in the dtype of Q; 0 for a query that may read no key.
+
+    Raises:
+        ValueError: shapes that do not fit, or a block below 1.
+
+    Memory for the scores: one block. Source: Dao et al. (2022), "FlashAttention", algorithm 1.
+    """
+    Q, K, V = _checked(Q, K, V)
+    rows, columns = (block, block) if isinstance(block, int | np.integer) else block
+    if rows < 1 or columns < 1:
+        raise ValueError(f"block is {block}; a block holds 1 query and 1 key or more")
+    S_q, S_k = Q.shape[-2], K.shape[-2]
+    out = np.zeros((*Q.shape[:-1], V.shape[-1]), Q.dtype)
+    for i in range(0, S_q, rows):
+        q = Q[..., i : i + rows, :] / _root(Q)
+        m = np.full(q.shape[:-1], -np.inf, Q.dtype)
+        total = np.zeros_like(m)
+        accumulator = np.zeros((*q.shape[:-1], V.shape[-1]), Q.dtype)
+        last = min(S_k, i + q.shape[-2] + S_k - S_q) if causal else S_k  # beyond it every key is masked
+        for j in range(0, last, columns):
+            k, v = K[..., j : j + columns, :], V[..., j : j + columns, :]
+            scores = q @ k.swapaxes(-1, -2)
+            if causal:
+                scores = np.where(_allowed(i, q.shape[-2], j, k.shape[-2], S_k - S_q), scores, -np.inf)
+            m_new = np.maximum(m, scores.max(axis=-1))
+            reference = np.where(np.isneginf(m_new), 0, m_new).astype(Q.dtype)  # −inf − (−inf) would be NaN
+            weights, rescale = np.exp(scores - reference[..., None]), np.exp(m - reference)
+            total = total * rescale + weights.sum(axis=-1)
+            accumulator = accumulator * rescale[..., None] + weights @ v
+            m = m_new
+        out[..., i : i + rows, :] = accumulator / np.where(total > 0, total, 1)[..., None]
+    return out
+
+
+def _probabilities(Q: Array, K: Array, causal: bool) -> Array:
+    """Softmax of the masked scores over the keys; a row without any key is all zeros."""
+    S_q, S_k = Q.shape[-2], K.shape[-2]
+    scores = (Q / _root(Q)) @ K.swapaxes(-1, -2)
+    if causal:
+        scores = np.where(_allowed(0, S_q, 0, S_k, S_k - S_q), scores, -np.inf)
+    m = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - np.where(np.isneginf(m), 0, m).astype(Q.dtype))
+    total = weights.sum(axis=-1, keepdims=True)
+    return weights / np.where(total > 0, total, 1).astype(Q.dtype)
+
+
+def _allowed(i: int, rows: int, j: int, columns: int, shift: int) -> Array:
+    """Part of the causal mask: rows from query i, columns from key j, j ≤ i + shift."""
+    return np.arange(j, j + columns)[None, :] <= np.arange(i, i + rows)[:, None] + shift
+
+
+def _root(Q: Array) -> Any:
+    return Q.dtype.type(math.sqrt(Q.shape[-1]))
+
+
+def _checked(Q: Array, K: Array, V: Array) -> tuple[Array, Array, Array]:
+    Q = np.asarray(Q)
+    Q = Q if Q.dtype.kind == "f" else Q.astype(np.float64)
+    K, V = (np.asarray(a).astype(Q.dtype, copy=False) for a in (K, V))
+    if min(Q.ndim, K.ndim, V.ndim) < 2:
+        raise ValueError(f"Q, K and V have {Q.ndim}, {K.ndim} and {V.ndim} axes; each needs at least (S, D_h)")
+    if Q.shape[-1] != K.shape[-1]:
+        raise ValueError(f"the last axis of Q has size {Q.shape[-1]} but that of K has size {K.shape[-1]}")
+    if Q.shape[-1] == 0:
+        raise ValueError("D_h is 0: a head needs at least one dimension")
+    if K.shape[-2] != V.shape[-2]:
+        raise ValueError(f"K holds {K.shape[-2]} keys but V holds {V.shape[-2]} values; each key has one value")
+    if not Q.shape[:-2] == K.shape[:-2] == V.shape[:-2]:
+        raise ValueError(f"leading axes differ: Q {Q.shape[:-2]}, K {K.shape[:-2]}, V {V.shape[:-2]}")
+    return Q, K, V

@@ -1,0 +1,100 @@
+"""Attention: explicit against torch, blocked against explicit for every block, backward against autograd."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labsupport.ops.attention import attention, attention_backward, causal_mask, flash_attention
+
+
+def drawn(lead, S_q, S_k, D_h, D_v, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    shapes = [(*lead, S_q, D_h), (*lead, S_k, D_h), (*lead, S_k, D_v)]
+    return [rng.normal(size=shape).astype(dtype) for shape in shapes]
+
+
+def by_torch(Q, K, V, causal):
+    mask = None
+    if causal:
+        S_q, S_k = Q.shape[-2], K.shape[-2]
+        mask = torch.ones(S_q, S_k, dtype=torch.bool).tril(S_k - S_q)
+    return torch.nn.functional.scaled_dot_product_attention(Q, K, V, attn_mask=mask)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("sizes", [((), 5, 5, 4, 4), ((2, 3), 6, 6, 8, 8), ((2,), 1, 7, 4, 3), ((1, 2), 4, 9, 2, 5)])
+def test_attention_is_torch_forward_and_backward(sizes, causal):
+    Q, K, V = drawn(*sizes)
+    tensors = [torch.tensor(a, requires_grad=True) for a in (Q, K, V)]
+    out = by_torch(*tensors, causal)
+    dO = np.random.default_rng(7).normal(size=tuple(out.shape))
+    out.backward(torch.from_numpy(dO))
+    np.testing.assert_allclose(attention(Q, K, V, causal), out.detach().numpy(), rtol=1e-12, atol=1e-13)
+    for got, tensor in zip(attention_backward(Q, K, V, dO, causal), tensors, strict=True):
+        np.testing.assert_allclose(got, tensor.grad.numpy(), rtol=1e-11, atol=1e-12)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(1, 11), st.integers(1, 11), st.booleans(), st.integers(0, 99))
+def test_blocks_of_any_size_give_the_same_output(S_q, S_k, rows, columns, causal, seed):
+    Q, K, V = drawn((2,), S_q, S_k, 3, 2, seed)
+    blocked = flash_attention(Q * 20, K, V, (rows, columns), causal)
+    np.testing.assert_allclose(blocked, attention(Q * 20, K, V, causal), rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_dtypes_are_kept(dtype):
+    Q, K, V = drawn((2,), 6, 6, 4, 4, dtype=dtype)
+    results = [attention(Q, K, V, True), flash_attention(Q, K, V, 4, True), *attention_backward(Q, K, V, V, True)]
+    assert {r.dtype for r in results} == {np.dtype(dtype)}
+
+
+def test_huge_scores_do_not_overflow():
+    Q, K, V = drawn((), 5, 5, 4, 4, dtype=np.float32)
+    for out in (attention(Q * 1e4, K * 1e4, V), flash_attention(Q * 1e4, K * 1e4, V, 2)):
+        assert np.isfinite(out).all()
+
+
+def test_a_query_without_keys_gives_zero():
+    Q, K, V = drawn((), 4, 2, 3, 3)
+    for out in (attention(Q, K, V, causal=True), flash_attention(Q, K, V, 2, causal=True)):
+        np.testing.assert_array_equal(out[:2], 0)
+        assert np.abs(out[2:]).min() > 0
+    Q, K, V = drawn((), 4, 0, 3, 3)
+    np.testing.assert_array_equal(attention(Q, K, V), 0)
+    np.testing.assert_array_equal(flash_attention(Q, K, V, 2), 0)
+    assert all(np.isfinite(g).all() for g in attention_backward(*drawn((), 4, 2, 3, 3), np.ones((4, 3)), causal=True))
+
+
+def test_the_last_query_of_a_cache_reads_every_key():
+    Q, K, V = drawn((2,), 6, 6, 4, 4)
+    whole = attention(Q, K, V, causal=True)
+    np.testing.assert_allclose(attention(Q[:, -1:], K, V, causal=True), whole[:, -1:], rtol=1e-13)
+
+
+def test_a_later_key_never_changes_an_earlier_output():
+    Q, K, V = drawn((), 6, 6, 4, 4)
+    before = attention(Q, K, V, causal=True)
+    K[4], V[4] = 100.0, -100.0
+    np.testing.assert_array_equal(attention(Q, K, V, causal=True)[:4], before[:4])
+    np.testing.assert_array_equal(causal_mask(3), [[1, 0, 0], [1, 1, 0], [1, 1, 1]])
+
+
+def test_shapes_that_do_not_fit_are_named():
+    Q, K, V = drawn((2,), 4, 5, 3, 3)
+    for arguments, message in [
+        ((Q, K[..., :2], V), "size 3 but that of K has size 2"),
+        ((Q, K, V[:, :4]), "5 keys but V holds 4"),
+        ((Q[0], K, V), "leading axes"),
+        ((Q[0, 0], K, V), "axes"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            attention(*arguments)
+    with pytest.raises(ValueError, match="block"):
+        flash_attention(Q, K, V, 0)
+    with pytest.raises(ValueError, match="dO"):
+        attention_backward(Q, K, V, V)
+    with pytest.raises(ValueError, match="0 or more"):
+        causal_mask(-1)
