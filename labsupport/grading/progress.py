@@ -11,12 +11,12 @@ import contextlib
 import itertools
 import json
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from labsupport.grading.files import locked, write_atomically
 from labsupport.grading.progress_table import Progress, Record, tabulate
 
 VERSION = 1
@@ -26,7 +26,6 @@ RANK = {"todo": 0, "fail": 1, "review": 2, "pass": 3}
 #: The file that marks a working copy; written by ``python -m labsupport.authoring lab``.
 MARKER = Path(".book", "working-copy.json")
 FILE_NAME = "progress.json"
-LOCK_SECONDS = 5.0
 
 Entry = dict[str, Any]
 Entries = dict[str, Entry]
@@ -226,7 +225,7 @@ class ProgressStore:
     def _update_file(self, path: Path, change: Callable[[Entries], Result]) -> Result:
         path.parent.mkdir(parents=True, exist_ok=True)
         path = path.resolve()  # a link stays a link: its target is replaced
-        with _locked(path):
+        with locked(path):
             loaded = _load(path)
             if loaded.error is not None:
                 raise loaded.error
@@ -278,9 +277,7 @@ def _load(path: Path) -> _Loaded:
             newer=True,
         )
     raw = data.get("exercises")
-    entries = (
-        {name: entry for name, entry in raw.items() if _is_entry(entry)} if isinstance(raw, dict) else {}
-    )
+    entries = {name: entry for name, entry in raw.items() if _is_entry(entry)} if isinstance(raw, dict) else {}
     other = {key: value for key, value in data.items() if key not in ("version", "exercises")}
     whole = isinstance(raw, dict) and len(entries) == len(raw) and data["version"] == VERSION
     return _Loaded(entries, other, "" if whole else f"{path.name} has entries that are not progress.")
@@ -304,19 +301,7 @@ def _write(path: Path, loaded: _Loaded) -> None:
     """Replace the file in one step: a crash leaves the old one or the new one, never a part."""
     data = {**loaded.other, "version": VERSION, "exercises": loaded.entries}
     text = json.dumps(data, indent=1, sort_keys=True) + "\n"
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        for left_over in path.parent.glob(f"{path.name}.*.tmp"):  # of a process that was killed while writing
-            left_over.unlink()
-        with fresh.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
-        raise
+    write_atomically(path, text)
 
 
 def _set_aside(path: Path) -> str:
@@ -338,55 +323,3 @@ def _set_aside(path: Path) -> str:
         if aside.read_bytes() == content:  # of an earlier time when the replacement could not be written
             break
     return aside.name
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock that all kernels share; the system lets go of it when a process dies.
-
-    Raises TimeoutError (an OSError) after `LOCK_SECONDS`. Where the file system knows no locks
-    the write is still atomic, and the last of two writers at the same instant wins.
-    """
-    with path.with_name(path.name + ".lock").open("a+b") as file:
-        deadline = time.monotonic() + LOCK_SECONDS
-        while (held := _try_lock(file.fileno())) is False:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"another kernel holds {path.name} for more than {LOCK_SECONDS:.0f} s")
-            time.sleep(0.01)
-        try:
-            yield
-        finally:
-            if held:
-                _unlock(file.fileno())
-
-
-if os.name == "nt":  # pragma: no cover
-    import msvcrt
-
-    def _try_lock(handle: int) -> bool | None:
-        try:
-            os.lseek(handle, 0, os.SEEK_SET)
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        except OSError:
-            return False
-        return True
-
-    def _unlock(handle: int) -> None:
-        os.lseek(handle, 0, os.SEEK_SET)
-        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-
-else:
-    import fcntl
-
-    def _try_lock(handle: int) -> bool | None:
-        """True: held; False: another process holds it; None: this file system has no locks."""
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return None
-        return True
-
-    def _unlock(handle: int) -> None:
-        fcntl.flock(handle, fcntl.LOCK_UN)
