@@ -73,8 +73,8 @@
 
   function mountWidget(figure, mount) {
     var stage = el("div", { "class": "lab-stage", role: "group", "aria-label": figure.getAttribute("data-alt") });
-    mount(stage, JSON.parse(figure.getAttribute("data-config")));
     var fallback = figure.querySelector(".lab-fallback");
+    mount(stage, JSON.parse(figure.getAttribute("data-config")), fallback);
     figure.replaceChild(stage, fallback);
   }
 
@@ -92,7 +92,7 @@
     });
   }
 
-  /** register(name, function (root, config), logic): `logic` holds the widget's pure functions, for tests. */
+  /** register(name, function (root, config, fallback), logic): `logic` holds the widget's pure functions, for tests. */
   function register(name, mount, pure) {
     mounts[name] = mount;
     logic[name] = pure || {};

@@ -10,9 +10,19 @@ from typing import Any
 
 from labsupport.figures import style, svg
 from labsupport.figures.explorable import explore, show
-from labsupport.figures.widgets import widget
+from labsupport.figures.widgets import (
+    bit_explorer,
+    broadcast_explorer,
+    steps,
+    strides_explorer,
+    widget,
+    worksheet,
+)
 
-__all__ = ["explore", "show", "style", "svg", "widget"]
+__all__ = [
+    "bit_explorer", "broadcast_explorer", "explore", "show", "steps", "strides_explorer", "style", "svg", "widget",
+    "worksheet",
+]
 
 
 def __getattr__(name: str) -> Any:
