@@ -1,5 +1,72 @@
 """The exercise records of the book: one module per chapter, each a tuple ``EXERCISES``.
 
 This package knows the subjects and their misconceptions; it must never contain a
-mechanism of the judge, which lives in ``labsupport.grading``.
+mechanism of the judge, which lives in ``labsupport.grading``. A chapter's module is
+imported when one of its exercises is first looked for.
 """
+
+import difflib
+import pkgutil
+from importlib import import_module
+
+from labsupport.grading import Exercise
+from labsupport.grading.registry import Finder, use
+
+__all__ = ["all_exercises", "get", "module_of", "modules"]
+
+_by_id: dict[str, Exercise] = {}
+_module_by_id: dict[str, str] = {}
+_loaded: set[str] = set()
+
+
+def modules() -> tuple[str, ...]:
+    """Return the names of the chapters' modules, in alphabetical order."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+
+def _load(name: str) -> None:
+    """Import one chapter's module and take its records in. Two records with one id are a ValueError."""
+    if name in _loaded:
+        return
+    records: tuple[Exercise, ...] = import_module(f"{__name__}.{name}").EXERCISES
+    fresh: dict[str, Exercise] = {}
+    for record in records:
+        if not record.id:
+            raise ValueError(f"{name}: the exercise {record.title!r} has no id")
+        if record.id in fresh or record.id in _by_id:
+            other = _module_by_id.get(record.id, name)
+            raise ValueError(f"two exercises have the id {record.id!r}, in {other} and in {name}")
+        fresh[record.id] = record
+    _by_id.update(fresh)
+    _module_by_id.update(dict.fromkeys(fresh, name))
+    _loaded.add(name)
+
+
+def get(exercise_id: str) -> Exercise:
+    """Return the record with this id; KeyError with a "did you mean" where there is none."""
+    for name in modules():
+        if exercise_id in _by_id:
+            break
+        _load(name)
+    if exercise_id in _by_id:
+        return _by_id[exercise_id]
+    close = difflib.get_close_matches(exercise_id, sorted(_by_id), n=3, cutoff=0.5)
+    if not close:
+        raise KeyError(f"there is no exercise {exercise_id!r}; progress() lists them all.")
+    raise KeyError(f"there is no exercise {exercise_id!r}. Did you mean {' or '.join(map(repr, close))}?")
+
+
+def all_exercises() -> tuple[Exercise, ...]:
+    """Return every record of the book, by chapter, in each chapter's own order."""
+    for name in modules():
+        _load(name)
+    return tuple(sorted(_by_id.values(), key=lambda record: record.chapter))
+
+
+def module_of(exercise_id: str) -> str:
+    """Return the name of the chapter's module that holds an exercise, for example ``softmax_and_kl``."""
+    get(exercise_id)
+    return _module_by_id[exercise_id]
+
+
+use(Finder(get, all_exercises))

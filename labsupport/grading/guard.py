@@ -1,0 +1,212 @@
+"""Runs a reader's function so that whatever it does, the kernel and later checks go on as before.
+
+Time, output, interpreter exits and the process-wide settings an answer may change are held here.
+It limits damage from mistakes; it is no security boundary. An endless loop inside one call of
+compiled code cannot be stopped, and ``KeyboardInterrupt`` always belongs to the reader.
+"""
+
+import io
+import os
+import random
+import signal
+import sys
+import threading
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labsupport.grading import pristine
+
+#: Characters of output kept of one run; the rest is counted and dropped.
+OUTPUT_LIMIT = 10_000
+#: After the time is up the timer repeats: first calmly, then so fast that even a bare
+#: ``except:`` inside an endless loop meets a second exception within its own handler.
+_CALM, _FAST, _CALM_TICKS = 0.02, 0.00005, 3
+NO_TIMER = "there is no timer here, so an endless loop would have to be interrupted by hand."
+
+
+class TimeUp(BaseException):
+    """Raised inside an answer whose time is up."""
+
+
+class Exited(BaseException):
+    """Raised in place of ending the interpreter at once."""
+
+
+class Forbidden(BaseException):
+    """Raised when an answer calls what the exercise does not allow; carries the name."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one call ended: with a value, or with what it raised."""
+
+    value: Any = None
+    raised: BaseException | None = None
+    replaced: tuple[str, ...] = ()
+
+
+class _Capped(io.TextIOBase):
+    """A text stream that keeps the first characters and drops the rest."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+        self.room = OUTPUT_LIMIT
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if type(text) is not str:
+            raise TypeError("write() argument must be str")
+        if self.room > 0:
+            self.kept.append(text[: self.room])
+            self.room -= len(self.kept[-1])
+        return len(text)
+
+
+def has_timer() -> bool:
+    """Return whether an endless loop can be stopped here: a POSIX system, in the main thread."""
+    return hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+
+
+def _invoke(call: Callable[[], Any]) -> Any:
+    return call()
+
+
+def run(call: Callable[[], Any]) -> Outcome:
+    """Run ``call`` inside a ``session``. Raises nothing but the reader's KeyboardInterrupt."""
+    try:
+        outcome = Outcome(value=_invoke(call))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        outcome = Outcome(raised=error)
+    names = tuple(f"{module.__name__}.{name}" for module, name in pristine.replaced())
+    if not names:
+        return outcome
+    pristine.restore()
+    return Outcome(outcome.value, outcome.raised, names)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the floating-point and other warnings of the grader's own computations."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def session(seconds: float) -> Iterator[tuple[str, ...]]:
+    """Hold time, output, exits and settings while answers run; yield notes on what cannot be held here.
+
+    ``seconds`` is the time for all calls together.
+    """
+    with _settings(), _streams(), _no_exit(), _deadline(seconds) as timed:
+        yield () if timed else (NO_TIMER,)
+
+
+@contextmanager
+def _deadline(seconds: float) -> Iterator[bool]:
+    """Raise ``TimeUp`` inside the guarded call once the time is up, again and again until it ends."""
+    if not has_timer():
+        yield False
+        return
+    ticks = 0
+
+    def ring(number: int, frame: types.FrameType | None) -> None:
+        nonlocal ticks
+        while frame is not None and frame.f_code is not _invoke.__code__:
+            frame = frame.f_back
+        if frame is None:
+            return  # the call is over: nothing to stop
+        ticks += 1
+        if ticks == _CALM_TICKS:
+            signal.setitimer(signal.ITIMER_REAL, _FAST, _FAST)
+        raise TimeUp
+
+    handler = signal.signal(signal.SIGALRM, ring)
+    timer = signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001), _CALM)
+    try:
+        yield True
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        if timer[0]:
+            signal.setitimer(signal.ITIMER_REAL, *timer)
+
+
+@contextmanager
+def _streams() -> Iterator[None]:
+    """Keep a bounded part of what is printed, and show none of it."""
+    streams = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = _Capped(), _Capped()
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = streams
+
+
+def _leave(*args: Any, **kwargs: Any) -> None:
+    raise Exited
+
+
+@contextmanager
+def _no_exit() -> Iterator[None]:
+    """Turn ways to end the process, or to lift the recursion limit, into something that is told."""
+    limit = sys.getrecursionlimit()
+    originals: list[tuple[Any, str, Any]] = [
+        (module, name, getattr(module, name))
+        for module, name in [(os, "_exit"), (os, "abort"), (os, "kill"), (os, "fork"), (sys, "setrecursionlimit")]
+        if hasattr(module, name)
+    ]
+    set_limit = sys.setrecursionlimit
+    for module, name, _ in originals:
+        setattr(module, name, _leave)
+    sys.setrecursionlimit = lambda wanted: set_limit(min(wanted, max(limit, 10_000)))
+    try:
+        yield
+    finally:
+        for module, name, original in originals:
+            setattr(module, name, original)
+        sys.setrecursionlimit(limit)
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    """Put every process-wide setting back that an answer may change."""
+    errors = np.geterr()
+    numpy_random, python_random = np.random.get_state(), random.getstate()
+    printing = np.get_printoptions()
+    trace, profile = sys.gettrace(), sys.getprofile()
+    folder, environment = _folder(), dict(os.environ)
+    try:
+        with quiet():
+            yield
+    finally:
+        if sys.gettrace() is not trace:
+            sys.settrace(trace)
+        if sys.getprofile() is not profile:
+            sys.setprofile(profile)
+        np.seterr(**errors)
+        np.random.set_state(numpy_random)
+        random.setstate(python_random)
+        np.set_printoptions(**printing)
+        if folder is not None and _folder() != folder:
+            os.chdir(folder)
+        if dict(os.environ) != environment:
+            os.environ.clear()
+            os.environ.update(environment)
+
+
+def _folder() -> str | None:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None

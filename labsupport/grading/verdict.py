@@ -1,0 +1,170 @@
+"""What a check says back: one state, one message, as plain text and as HTML.
+
+The layout is fixed and calm, and the same answer gives the same bytes on every run, so that
+executed notebooks can be compared. Everything is escaped here; nothing in this file may ever
+ask a reader's object for its ``repr``.
+"""
+
+import html
+import re
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+State = Literal["todo", "pass", "fail", "review", "grader-error"]
+STATES: tuple[State, ...] = get_args(State)
+
+#: Each state has a symbol and a word, so that it never hangs on colour alone.
+SYMBOLS: dict[State, str] = {"todo": "○", "pass": "✓", "fail": "✗", "review": "✎", "grader-error": "⚠"}
+WORDS: dict[State, str] = {
+    "todo": "to do",
+    "pass": "pass",
+    "fail": "not right yet",
+    "review": "for review",
+    "grader-error": "fault of the grader",
+}
+#: Middle tones that keep 3:1 contrast on white and on near-black; the text itself inherits its colour.
+EDGES: dict[State, str] = {
+    "todo": "#7d8590",
+    "pass": "#2a8f5d",
+    "fail": "#cf5a3c",
+    "review": "#3f7fd0",
+    "grader-error": "#a06cc8",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result of one check.
+
+    ``message`` holds lines: the first is the finding in one sentence, the others say where it
+    showed, what it probably means and where to read. ``mistake`` names the known misconception
+    that was recognised, if any. ``notes`` are remarks that do not bear on the verdict.
+    """
+
+    state: State
+    exercise: str
+    message: str
+    mistake: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """True where the answer was judged right."""
+        return self.state == "pass"
+
+    def __bool__(self) -> bool:
+        raise TypeError('a verdict is not a truth value: compare its state, as in verdict.state == "pass"')
+
+    def text(self) -> str:
+        """Return the verdict as plain text: symbol, exercise and finding, then indented lines."""
+        first, *rest = self.message.split("\n")
+        lines = [f"{SYMBOLS[self.state]} {self.exercise}: {first}"]
+        lines += [f"  {line}" if line else "" for line in rest]
+        lines += [f"  Note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+    def html(self) -> str:
+        """Return the verdict as one escaped HTML element that says its state in words."""
+        first, *rest = self.message.split("\n")
+        head = (
+            f'<span aria-hidden="true">{SYMBOLS[self.state]}</span> '
+            f'<strong class="ls-state">{WORDS[self.state]}</strong> · '
+            f"<code>{html.escape(self.exercise)}</code>: {inline_html(first)}"
+        )
+        parts = [f'<p class="ls-head">{head}</p>']
+        parts += [f"<p>{inline_html(line)}</p>" for line in rest if line]
+        parts += [f'<p class="ls-note">Note: {inline_html(note)}</p>' for note in self.notes]
+        return (
+            f'<div class="ls-verdict ls-{self.state}" data-exercise="{html.escape(self.exercise)}" '
+            f'data-state="{self.state}" role="status" '
+            f'style="border-left:4px solid {EDGES[self.state]};padding-left:0.8em;margin:0.4em 0">'
+            + "".join(parts)
+            + "</div>"
+        )
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": self.text(), "text/html": self.html()}
+
+
+@dataclass(frozen=True)
+class Note:
+    """A short text for the reader that is not a verdict: a hint, a solution, a refusal."""
+
+    exercise: str
+    title: str
+    body: str
+
+    def text(self) -> str:
+        """Return the note as plain text."""
+        lines = [f"  {line}" if line else "" for line in self.body.split("\n")]
+        return "\n".join([f"{self.exercise}: {self.title}", *lines])
+
+    def html(self) -> str:
+        """Return the note as one escaped HTML element; fenced code becomes a code block."""
+        parts = [f'<p class="ls-head"><code>{html.escape(self.exercise)}</code>: {inline_html(self.title)}</p>']
+        parts += [_block_html(block) for block in _blocks(self.body)]
+        return (
+            '<div class="ls-note" role="note" '
+            f'style="border-left:4px solid {EDGES["review"]};padding-left:0.8em;margin:0.4em 0">'
+            + "".join(parts)
+            + "</div>"
+        )
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": self.text(), "text/html": self.html()}
+
+
+_TOKENS = re.compile(r"`([^`\n]+)`|\$\$([^$]+)\$\$|\$([^$\n]+)\$|\*\*([^*\n]+)\*\*")
+
+
+def inline_html(text: str) -> str:
+    """Escape ``text`` and turn its `code`, $formula$ and **strong** into HTML; anything else stays text."""
+    out: list[str] = []
+    end = 0
+    for match in _TOKENS.finditer(text):
+        out.append(html.escape(text[end : match.start()]))
+        code, display, formula, strong = match.groups()
+        if code is not None:
+            out.append(f"<code>{html.escape(code)}</code>")
+        elif strong is not None:
+            out.append(f"<strong>{html.escape(strong)}</strong>")
+        elif display is not None:
+            out.append(f"\\[{html.escape(display)}\\]")
+        else:
+            out.append(f"\\({html.escape(formula)}\\)")
+        end = match.end()
+    out.append(html.escape(text[end:]))
+    return "".join(out)
+
+
+def _blocks(body: str) -> list[str]:
+    """Split a markdown body at empty lines, keeping fenced code in one piece."""
+    blocks: list[str] = []
+    current: list[str] = []
+    fenced = False
+    for line in body.split("\n"):
+        if line.startswith("```"):
+            fenced = not fenced
+        if not line and not fenced:
+            blocks.append("\n".join(current))
+            current = []
+        else:
+            current.append(line)
+    blocks.append("\n".join(current))
+    return [block for block in blocks if block.strip()]
+
+
+def _block_html(block: str) -> str:
+    lines = block.split("\n")
+    if lines[0].startswith("```"):
+        return f"<pre><code>{html.escape(chr(10).join(lines[1:-1]))}</code></pre>"
+    if all(line.startswith(("- ", "  ")) for line in lines):
+        items = re.split(r"\n(?=- )", block)
+        return "<ul>" + "".join(f"<li>{inline_html(item[2:])}</li>" for item in items) + "</ul>"
+    return f"<p>{inline_html(block)}</p>"
