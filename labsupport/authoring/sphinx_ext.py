@@ -1,0 +1,282 @@
+"""The book's own Sphinx extension: which files a page loads, the merged glossary, MathJax without a network.
+
+It decides per page which scripts and style sheets are linked, so that no page carries what it does not
+use. It must never reach outside the repository and the installed packages, nor change what a page says.
+"""
+
+import re
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.builders.html._assets import _CascadingStyleSheet, _JavaScript
+from sphinx.config import Config
+from sphinx.domains.std import Glossary
+from sphinx.environment import BuildEnvironment
+from sphinx.errors import ExtensionError
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxRole
+
+logger = logging.getLogger(__name__)
+
+#: The parts of MathJax 3.2 that `mathjax3_config` in _config.yml names, and what they fetch by themselves.
+MATHJAX_SCRIPTS = (
+    "startup.js",
+    "core.js",
+    "input/tex.js",
+    "output/chtml.js",
+    "output/chtml/fonts/tex.js",
+    "a11y/assistive-mml.js",
+)
+MATHJAX_FOLDERS = ("input/tex/extensions", "output/chtml/fonts/woff-v2")
+
+#: Theme files that the book's own layout replaces.
+REPLACED = re.compile(
+    r"styles/(sphinx-book-theme|pydata-sphinx-theme|theme)\.css|pygments\.css|scripts/(sphinx-book-theme|bootstrap)\.js"
+)
+
+#: File (or inline body) -> what a page must contain for it to be linked.
+NEEDED_BY = (
+    (re.compile(r"togglebutton|toggleHint|toggleOpenOnPrint"), re.compile(r'class="[^"]*\b(toggle|dropdown)\b')),
+    (re.compile(r"sphinx-design|design-tabs"), re.compile(r'class="[^"]*\bsd-')),
+    (re.compile(r"mystnb\.[0-9a-f.]*css"), re.compile(r'class="[^"]*\bcell\b')),
+    (re.compile(r"copybutton|clipboard"), re.compile(r'class="highlight')),
+    (re.compile(r"explore\.(js|css)"), re.compile(r"data-(explore|frames|widget|axis|axes)\b")),
+    (
+        re.compile(r"exercises(-data)?\.(js|css)"),
+        re.compile(r'\btag_check\b|data-(exercise|progress|checklist)\b|class="[^"]*\b(exercise|progress)\b'),
+    ),
+)
+
+#: The book's scripts and styles besides book.css and book.js, in the order in which a page loads them.
+OPTIONAL_STYLES = ("explore.css", "exercises.css")
+OPTIONAL_SCRIPTS = ("explore.js", "exercises-data.js", "exercises.js")
+
+CHECKBOX = re.compile(r'<input class="task-list-item-checkbox"[^>]*(?=>)')
+SECTIONS = '<details class="sections-inline"><summary>On this page</summary>{}</details>'
+
+WIDGET = re.compile(r'data-widget="([a-z0-9-]+)"')
+
+
+def static_folder(app: Sphinx) -> Path:
+    """Return the book's own folder of static files."""
+    return Path(app.srcdir) / "book" / "_static"
+
+
+def mathjax_folder() -> Path:
+    """Return the folder of MathJax that the package sphinx-mathjax-offline installs."""
+    spec = find_spec("sphinx-mathjax-offline")
+    if spec is None or spec.origin is None:
+        raise ExtensionError("sphinx-mathjax-offline is not installed: pip install -r requirements.txt")
+    return Path(spec.origin).parent / "static" / "mathjax"
+
+
+def add_assets(app: Sphinx, config: Config) -> None:
+    """Link those of the book's scripts and styles that exist; a page keeps the ones it uses."""
+    folder = static_folder(app)
+    for name in OPTIONAL_STYLES:
+        if (folder / name).exists():
+            app.add_css_file(name, priority=600)
+    for name in OPTIONAL_SCRIPTS:
+        if (folder / name).exists():
+            app.add_js_file(name, defer="defer", priority=600)
+
+
+def add_bibliographies(app: Sphinx, config: Config) -> None:
+    """Add each chapter's own bibliography to the one that _config.yml names."""
+    root = Path(app.srcdir)
+    own = sorted((root / "book" / "references").glob("*.bib"))
+    config.bibtex_bibfiles = [*config.bibtex_bibfiles, *(file.relative_to(root).as_posix() for file in own)]
+
+
+def asset_name(asset: _CascadingStyleSheet | _JavaScript | str) -> str:
+    """Return what tells an asset apart: its file name, or the text of an inline script."""
+    attributes = getattr(asset, "attributes", {})
+    return f"{getattr(asset, 'filename', asset) or ''} {attributes.get('body', '')}"
+
+
+def is_needed(asset: _CascadingStyleSheet | _JavaScript | str, body: str) -> bool:
+    """Say whether a page with this body uses the asset."""
+    name = asset_name(asset)
+    if REPLACED.search(name):
+        return False
+    return all(page.search(body) for what, page in NEEDED_BY if what.search(name))
+
+
+def inner_toc(toc: str) -> str:
+    """Return the list of a page's sections without the page's own title, or "" where there is none."""
+    start, end = toc.find("<ul>", 1), toc.rfind("</li>")
+    return toc[start:end].strip() if 0 < start < end else ""
+
+
+def mend(body: str) -> str:
+    """Take out of a page's body what breaks accessibility rules.
+
+    Docutils marks bibliography entries with roles that ARIA withdrew, and footnotes as landmarks; the boxes of
+    a task list have no names.
+    """
+    body = body.replace(' role="doc-biblioentry"', "").replace('<div role="list" class="citation-list">', "<div>")
+    body = CHECKBOX.sub(lambda box: f'{box[0]} aria-label="{"done" if "checked=" in box[0] else "open"}"', body)
+    return body.replace("<aside ", "<div ").replace("</aside>", "</div>").replace(' role="doc-footnote"', "")
+
+
+def prepare_page(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    """Keep what the page uses among its scripts and styles, add its widgets, and its list of sections."""
+    body = mend(context.get("body", ""))
+    for name in dict.fromkeys(WIDGET.findall(body)):
+        if not (static_folder(app) / "widgets" / f"{name}.js").exists():
+            logger.warning("the widget %r has no script book/_static/widgets/%s.js", name, name, location=pagename)
+            continue
+        app.add_js_file(f"widgets/{name}.js", defer="defer", priority=650)
+        if (static_folder(app) / "widgets" / f"{name}.css").exists():
+            app.add_css_file(f"widgets/{name}.css", priority=650)
+    context["script_files"] = [asset for asset in context["script_files"] if is_needed(asset, body)]
+    context["css_files"] = [asset for asset in context["css_files"] if is_needed(asset, body)]
+    context["page_sections"] = inner_toc(context.get("toc") or "")
+    if "body" in context:
+        context["body"] = body
+    if context["page_sections"]:
+        # In a narrow window the sections stand under the title; book.css hides whichever list is not used.
+        context["body"] = body.replace("</h1>", f"</h1>\n{SECTIONS.format(context['page_sections'])}", 1)
+    mathjax = any("mathjax/startup" in asset_name(asset) for asset in context["script_files"])
+    context["mathjax_preload"] = MATHJAX_SCRIPTS[1:] if mathjax else ()
+
+
+def copy_mathjax(app: Sphinx, exception: Exception | None) -> None:
+    """Copy the parts of MathJax that pages load into the built book, where they are not there yet."""
+    if exception is not None or app.builder.format != "html":
+        return
+    source, target = mathjax_folder(), Path(app.outdir) / "_static" / "mathjax"
+    files = [source / name for name in MATHJAX_SCRIPTS]
+    files += [file for folder in MATHJAX_FOLDERS for file in sorted((source / folder).iterdir())]
+    for file in files:
+        copy = target / file.relative_to(source)
+        if not copy.exists() or copy.stat().st_size != file.stat().st_size:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+
+
+def glossary_files(root: str | Path) -> list[Path]:
+    """List the chapters' glossary files."""
+    return sorted((Path(root) / "book" / "glossary").glob("*.md"))
+
+
+def names_of(files: list[Path]) -> str:
+    """Return the names of files as one line."""
+    return " ".join(file.name for file in files)
+
+
+def outdated_glossary(app: Sphinx, env: BuildEnvironment, added: Any, changed: Any, removed: Any) -> list[str]:
+    """Name the glossary page when a chapter's file came or went; a changed file is seen by Sphinx itself."""
+    now = names_of(glossary_files(app.srcdir))
+    return [page for page, data in env.metadata.items() if data.get("glossary-files", now) != now]
+
+
+class Entry:
+    """One glossary entry: its terms and its definition, each line with the file and line it came from."""
+
+    def __init__(self, terms: list[tuple[str, str, int]], definition: list[tuple[str, str, int]]) -> None:
+        self.terms = terms
+        self.definition = definition
+
+
+def read_entries(file: Path) -> list[Entry]:
+    """Read the entries of one glossary file: lines of terms, then `: definition` with indented further lines.
+
+    Raises ValueError with file and line for a definition without a term and for a term without a definition.
+    """
+    entries: list[Entry] = []
+    terms: list[tuple[str, str, int]] = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        place = (str(file), number)
+        if line.startswith(":"):
+            if not terms:
+                raise ValueError(f"{file.name}:{number}: a definition without a term above it")
+            entries.append(Entry(terms, [(line[1:].strip(), *place)]))
+            terms = []
+        elif line[:1] in (" ", "\t"):
+            if not entries or terms:
+                raise ValueError(f"{file.name}:{number}: an indented line that continues no definition")
+            entries[-1].definition.append((line.strip(), *place))
+        elif line.strip():
+            terms.append((line.strip(), *place))
+    if terms:
+        raise ValueError(f"{file.name}:{terms[0][2]}: the term {terms[0][0]!r} has no definition")
+    return entries
+
+
+def merge_glossaries(files: list[Path]) -> list[Entry]:
+    """Read glossary files and sort their entries by first term; a term given twice raises ValueError."""
+    entries: list[Entry] = []
+    seen: dict[str, str] = {}
+    for file in files:
+        for entry in read_entries(file):
+            for term, _, number in entry.terms:
+                here = f"{file.name}:{number}"
+                if term.lower() in seen:
+                    raise ValueError(f"{here}: the term {term!r} stands already in {seen[term.lower()]}")
+                seen[term.lower()] = here
+            entries.append(entry)
+    return sorted(entries, key=lambda entry: entry.terms[0][0].lower())
+
+
+class BookGlossary(Glossary):
+    """The directive `{book-glossary}`: the entries of book/glossary/*.md as one sorted glossary."""
+
+    has_content = False
+
+    def run(self) -> list[Any]:
+        """Merge the files and let Sphinx's own glossary render them, so that `{term}` finds each entry."""
+        files = glossary_files(self.env.srcdir)
+        self.env.metadata[self.env.docname]["glossary-files"] = names_of(files)
+        for file in files:
+            self.env.note_dependency(str(file))
+        try:
+            entries = merge_glossaries(files)
+        except ValueError as error:
+            raise self.error(str(error)) from error
+        self.content = StringList()
+        for entry in entries:
+            for text, source, number in entry.terms:
+                self.content.append(text, source, number - 1)
+            for text, source, number in entry.definition:
+                self.content.append("  " + text, source, number - 1)
+            self.content.append("", *entry.definition[-1][1:])
+        return super().run()
+
+
+class ChapterRole(SphinxRole):
+    """The role `{chapter}` with text and page in angle brackets: a link where the page exists, else the text."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        """Return the link, or the plain text of a chapter that is not written yet."""
+        match = re.fullmatch(r"(.+?)\s*<([\w/-]+)>", self.text)
+        if match is None:
+            message = self.inliner.reporter.error(f"{{chapter}} needs `text <page>`, not {self.text!r}")
+            return [nodes.problematic(self.rawtext, self.rawtext)], [message]
+        text, page = match.groups()
+        inner = nodes.inline(text, text, classes=["xref"])
+        if page not in self.env.found_docs:
+            return [inner], []
+        link = addnodes.pending_xref(
+            self.rawtext, inner, refdomain="std", reftype="doc", reftarget=f"/{page}", refexplicit=True, refwarn=True
+        )
+        link["refdoc"] = self.env.docname
+        return [link], []
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive, the role and the hooks."""
+    app.add_directive("book-glossary", BookGlossary)
+    app.add_role("chapter", ChapterRole())
+    app.connect("config-inited", add_bibliographies, priority=100)
+    app.connect("config-inited", add_assets)
+    app.connect("env-get-outdated", outdated_glossary)
+    app.connect("html-page-context", prepare_page, priority=1000)
+    app.connect("build-finished", copy_mathjax)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
