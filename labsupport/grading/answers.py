@@ -15,6 +15,10 @@ import numpy as np
 _NOISE = {"RESUME", "NOP", "CACHE", "PRECALL", "COPY_FREE_VARS", "MAKE_CELL", "EXTENDED_ARG", "NOT_TAKEN"}
 
 
+#: Flag of a class that a ``class`` statement made, not the interpreter or a library in C.
+_MADE_IN_PYTHON = 1 << 9
+
+
 class _Missing:
     """The type of the mark for "no answer was given"."""
 
@@ -33,7 +37,7 @@ def is_stub(answer: Any) -> bool:
         return _empty_body(answer.__code__)
     if type(answer) is types.MethodType and type(answer.__func__) is types.FunctionType:
         return _empty_body(answer.__func__.__code__)
-    if type(answer) is type:
+    if type(answer) is type and answer.__flags__ & _MADE_IN_PYTHON:
         members = [value for value in vars(answer).values() if type(value) is types.FunctionType]
         return all(_empty_body(member.__code__) for member in members)
     return False

@@ -5,7 +5,6 @@ value. The oracle's results exist before the answer runs. A known mistake is rec
 answer agrees with it on every case on which it differs from the truth.
 """
 
-import types
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -50,14 +49,14 @@ class Observed:
 
 
 @dataclass
-class _Known:
+class Known:
     """What the judge knows of a record under one seed; computed once."""
 
     prepared: list[Prepared]
     mistakes: dict[str, list[Observed]] = field(default_factory=dict)
 
 
-_known: "weakref.WeakKeyDictionary[Function, dict[int, _Known]]" = weakref.WeakKeyDictionary()
+_known: "weakref.WeakKeyDictionary[Function, dict[int, Known]]" = weakref.WeakKeyDictionary()
 
 
 def judge(record: Function, answer: Any, seed: int) -> Verdict:
@@ -68,7 +67,7 @@ def judge(record: Function, answer: Any, seed: int) -> Verdict:
     used = forbidden.find(answer, record.forbidden_calls)
     if used:
         return failed(record, f"your function uses {used}, which this exercise asks you to do without.")
-    known = _prepare(record, seed)
+    known = prepare(record, seed)
     observed, notes = _observe(record, answer, seed, known.prepared)
     for number, (prepared, seen) in enumerate(zip(known.prepared, observed, strict=False), start=1):
         if seen.open and prepared.case.raises is not NotImplementedError:
@@ -84,7 +83,8 @@ def judge(record: Function, answer: Any, seed: int) -> Verdict:
 # What is known before the answer runs.
 
 
-def _prepare(record: Function, seed: int) -> _Known:
+def prepare(record: Function, seed: int) -> Known:
+    """Return the cases of a seed with their truths, computed once."""
     by_seed = _known.setdefault(record, {})
     if seed not in by_seed:
         with guard.quiet():
@@ -92,7 +92,7 @@ def _prepare(record: Function, seed: int) -> _Known:
             cases = [_prepared(record, case) for case in plain]
         if not cases:
             raise ValueError(f"exercise {record.id!r} has no cases")
-        by_seed[seed] = _Known(cases)
+        by_seed[seed] = Known(cases)
     return by_seed[seed]
 
 
@@ -156,9 +156,9 @@ def _observe(
 def _observe_one(record: Function, answer: Callable[..., Any], case: Case, known: Prepared) -> Observed:
     kwargs = dict(case.kwargs)
     inputs = {f"argument {place}": value for place, value in enumerate(case.args, start=1)} | kwargs
-    before = {name: _fingerprint(value) for name, value in inputs.items()}
+    before = {name: fingerprint(value) for name, value in inputs.items()}
     outcome = guard.run(lambda: _call(record, answer, case.args, kwargs))
-    changed = [name for name, value in inputs.items() if _fingerprint(value) != before[name]]
+    changed = [name for name, value in inputs.items() if fingerprint(value) != before[name]]
     mutated = changed[0] if changed else ""
     if outcome.raised is not None:
         return Observed(raised=outcome.raised, mutated=mutated, replaced=outcome.replaced)
@@ -169,19 +169,22 @@ def _observe_one(record: Function, answer: Callable[..., Any], case: Case, known
     return Observed(tree, outcome.value, mutated=mutated, replaced=outcome.replaced)
 
 
-def _fingerprint(value: Any) -> Any:
-    """Reduce an input to bytes that change when it does; objects that are not data stand for themselves."""
+def fingerprint(value: Any, identity: bool = True) -> Any:
+    """Reduce an input to bytes that change when it does.
+
+    What is not data stands for itself, or for its type alone where ``identity`` is False.
+    """
     if isinstance(value, np.ndarray):
         return (value.shape, value.dtype.str, value.tobytes())
     if type(value) in (list, tuple):
-        return [_fingerprint(item) for item in value]
+        return [fingerprint(item, identity) for item in value]
     if type(value) is dict:
-        return [(key, _fingerprint(item)) for key, item in value.items()]
-    if type(value) is types.FunctionType:
-        return id(value)
-    if hasattr(value, "detach") and hasattr(value, "numpy"):
-        return _fingerprint(value.detach().cpu().float().numpy())
-    return id(value)
+        return [(key, fingerprint(item, identity)) for key, item in value.items()]
+    if isinstance(value, int | float | complex | str | np.generic | type(None)):
+        return repr(value)
+    if hasattr(value, "detach"):  # a torch tensor
+        return fingerprint(value.detach().cpu().double().numpy(), identity)
+    return id(value) if identity else type(value).__name__
 
 
 # From what was observed to a finding.
@@ -242,7 +245,7 @@ def _line(error: BaseException) -> str:
 
 
 def _explained(
-    record: Function, known: _Known, observed: list[Observed], seed: int, number: int, finding: str
+    record: Function, known: Known, observed: list[Observed], seed: int, number: int, finding: str
 ) -> Verdict:
     """Return the failing verdict on case ``number``, with the misconception behind it where it is known."""
     case = known.prepared[number - 1].case
@@ -272,7 +275,7 @@ def _describe_value(value: Any) -> str:
     return type_name(value)
 
 
-def _recognise(record: Function, known: _Known, observed: list[Observed], seed: int) -> Mistake | None:
+def _recognise(record: Function, known: Known, observed: list[Observed], seed: int) -> Mistake | None:
     """Return the first mistake that explains the failing cases; one that explains all of them comes first."""
     wrong = {
         place
@@ -326,7 +329,7 @@ def _measure(record: Function, prepared: list[Prepared]) -> str:
     formats: list[str] = []
     depth = 1
     for known in prepared:
-        mine = [leaf.format for leaf in _leaves(known.form) if leaf.format]
+        mine = [leaf.format for leaf in leaves(known.form) if leaf.format]
         if mine:
             formats.append(coarsest([*known.rules.input_formats(), *mine]))
             depth = max(depth, record.tolerance.length(known.case.args, dict(known.case.kwargs)))
@@ -336,8 +339,9 @@ def _measure(record: Function, prepared: list[Prepared]) -> str:
     return f"{count}, each within {record.tolerance.words(ordered, depth)}."
 
 
-def _leaves(tree: Tree) -> list[Leaf]:
+def leaves(tree: Tree) -> list[Leaf]:
+    """Return all arrays of a result, in order."""
     if isinstance(tree, Leaf):
         return [tree]
     parts = tree.values() if isinstance(tree, dict) else tree
-    return [leaf for part in parts for leaf in _leaves(part)]
+    return [leaf for part in parts for leaf in leaves(part)]
