@@ -6,11 +6,12 @@ in one step or not at all: a failure leaves the last good one.
 """
 
 import asyncio
+import json
 import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from labsupport.authoring.dependencies import Graph
@@ -19,8 +20,8 @@ from labsupport.authoring.execute import Run, execute_all
 from labsupport.authoring.faults import ExecutionError, Fault, SourceError
 from labsupport.authoring.identity import cell_ids
 from labsupport.authoring.labels import for_solution
-from labsupport.authoring.notebook import STAMP, Document, code_cells, digest, document, dumps, load
-from labsupport.authoring.solutions import refuse_markers, split
+from labsupport.authoring.notebook import STAMP, Document, code_cells, digest, document, dumps, load, texts
+from labsupport.authoring.solutions import checked_id, is_open_question, refuse_markers, split, telling
 from labsupport.authoring.source import Cell, read
 
 NAME = re.compile(r"\d\d-[a-z0-9]+(-[a-z0-9]+)*")
@@ -39,6 +40,8 @@ class Plan:
     lines: list[list[int]]
     reasons: list[str]
     execute: bool
+    #: Lines that no output of the notebook may show: the solutions, for an exercise notebook.
+    secret: list[tuple[int, str]] = field(default_factory=list)
 
 
 @dataclass
@@ -106,17 +109,17 @@ def plan(root: Path, source: Path, graph: Graph, pins: str) -> list[Plan]:
             faults += _not_in_a_chapter(cell, source)
         if faults:
             raise SourceError(faults)
-        versions = [cells]
-    else:
-        opened, solved = split(cells, source)
-        versions = [opened, for_solution(solved)]
+        return [_plan(root, source, Path(folders[0], f"{source.stem}.ipynb"), cells, graph, pins)]
+    opened, solved, secret = split(cells, source)
+    exercise, solution = (Path(folder, f"{source.stem}.ipynb") for folder in folders)
     return [
-        _plan(root, source, Path(folder, f"{source.stem}.ipynb"), version, graph, pins)
-        for folder, version in zip(folders, versions, strict=True)
+        _plan(root, source, exercise, opened, graph, pins, secret),
+        _plan(root, source, solution, for_solution(solved), graph, pins),
     ]
 
 
 def _not_in_a_chapter(cell: Cell, source: Path) -> list[Fault]:
+    """Answers belong to the exercises; a question in a chapter is open, so that the page can ask it."""
     odd = [tag for tag in ("exercise", "solution-only", "exercise-only") if tag in cell.tags]
     faults = [
         Fault(
@@ -127,6 +130,21 @@ def _not_in_a_chapter(cell: Cell, source: Path) -> list[Fault]:
         )
         for tag in odd
     ]
+    if "check" in cell.tags and (name := checked_id(cell)[0]) is None:
+        faults.append(
+            Fault(
+                path=source, line=cell.line, problem="the check cell checks nothing", remedy='call check("its-id", ...)'
+            )
+        )
+    elif "check" in cell.tags and not is_open_question(cell):
+        faults.append(
+            Fault(
+                path=source,
+                line=cell.line,
+                problem=f"the question {name!r} is answered in the chapter",
+                remedy="write ... as its answer, or drop the tag 'check'",
+            )
+        )
     try:
         refuse_markers(cell, source)
     except SourceError as error:
@@ -134,13 +152,23 @@ def _not_in_a_chapter(cell: Cell, source: Path) -> list[Fault]:
     return faults
 
 
-def _plan(root: Path, source: Path, notebook: Path, cells: list[Cell], graph: Graph, pins: str) -> Plan:
+def _plan(
+    root: Path,
+    source: Path,
+    notebook: Path,
+    cells: list[Cell],
+    graph: Graph,
+    pins: str,
+    secret: Iterable[tuple[int, str]] = (),
+) -> Plan:
     wanted = document(cells, cell_ids(cells, source))
     codes = code_cells(wanted)
     reached = graph.files([(cell.line, cell.source) for cell in cells if cell.kind == "code"], source, source.stem)
+    settings = {**KERNEL_ENV, "MATPLOTLIBRC": Path(KERNEL_ENV["MATPLOTLIBRC"]).read_text(encoding="utf-8")}
+    environment = digest("\0".join(f"{name}={value}" for name, value in sorted(settings.items())))
     stamp = {
         "code": digest("\0".join(cell["source"] for cell in codes)),
-        "environment": digest("\0".join(f"{k}={v}" for k, v in sorted(KERNEL_ENV.items()) if k != "MATPLOTLIBRC")),
+        "environment": environment,
         "files": {path.as_posix(): digest((root / path).read_bytes()) for path in reached},
         "pins": pins,
     }
@@ -154,8 +182,10 @@ def _plan(root: Path, source: Path, notebook: Path, cells: list[Cell], graph: Gr
             reasons, execute = ["its outputs were changed by hand or by another run"], True
     wanted["metadata"][STAMP] = stamp
     lines = [[number for number, _ in cell.lines()] for cell in cells]
-    planned = Plan(notebook, source, wanted, lines, reasons, execute)
-    if not execute and _finished(planned) != (root / notebook).read_text(encoding="utf-8"):
+    planned = Plan(notebook, source, wanted, lines, reasons, execute, list(secret))
+    if not execute and (leak := leaked(planned)):
+        planned.reasons, planned.execute = [leak], True
+    elif not execute and _finished(planned) != (root / notebook).read_text(encoding="utf-8"):
         planned.reasons.append("its text differs from the source")
     return planned
 
@@ -183,10 +213,19 @@ def _reasons_to_run(stamp: Document, found: Document | None, cells: int) -> list
     return reasons
 
 
+def leaked(planned: Plan) -> str:
+    """What an output gives away of a solution, in words; empty where it gives away nothing."""
+    needles = telling(planned.secret)
+    for cell in code_cells(planned.document) if needles else ():
+        shown = "".join(texts(cell["outputs"])).translate(str.maketrans("", "", " \t\n"))
+        for needle, (line, text) in needles.items():
+            if needle in shown:
+                return f"the output of cell {cell['id']!r} shows the solution line {text!r} ({planned.source}:{line})"
+    return ""
+
+
 def outputs_digest(notebook: Document) -> str:
     """One hash over every output and execution count of a notebook."""
-    import json
-
     stored = [[cell["execution_count"], cell["outputs"]] for cell in code_cells(notebook)]
     return digest(json.dumps(stored, sort_keys=True, ensure_ascii=False))
 
@@ -221,7 +260,11 @@ def build(root: Path, plans: list[Plan], jobs: int, report: Callable[[Plan, str]
                 replace_file(root / planned.notebook, _finished(planned))
             report(planned, "text only, nothing executed" if planned.reasons else "current")
     waiting = {planned.notebook: planned for planned in plans if planned.execute}
-    return asyncio.run(_execute(root, waiting, jobs, report)) if waiting else []
+    if not waiting:
+        return []
+    # On Windows the kernel's sockets need the selector loop; elsewhere it is the default.
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        return runner.run(_execute(root, waiting, jobs, report))
 
 
 async def _execute(
@@ -231,6 +274,8 @@ async def _execute(
     runs = [Run(planned.notebook, planned.source, planned.document, planned.lines) for planned in waiting.values()]
     async for run, error in execute_all(runs, root, jobs):
         planned = waiting[run.notebook]
+        if not error and (leak := leaked(planned)):
+            error = ExecutionError(f"{run.notebook}: {leak}; show something else")
         if error:
             failures.append(error)
             report(planned, "failed")

@@ -7,6 +7,7 @@ Python version into a notebook.
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,13 @@ def normalise(outputs: list[Document]) -> list[Document]:
         if output["output_type"] == "stream":
             output["text"] = CELL_FILE[0].sub(CELL_FILE[1], output["text"])
     return merged
+
+
+def texts(outputs: list[Document]) -> Iterator[str]:
+    """Every text that outputs show, streams and all text formats alike."""
+    for output in outputs:
+        yield output.get("text", "")
+        yield from (value for mime, value in output.get("data", {}).items() if _is_text(mime))
 
 
 def unstable(outputs: list[Document], root: Path) -> str:

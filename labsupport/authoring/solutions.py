@@ -36,8 +36,8 @@ class Answer:
     secret: tuple[tuple[int, str], ...]
 
 
-def split(cells: list[Cell], shown: Path) -> tuple[list[Cell], list[Cell]]:
-    """(cells of the exercise notebook, cells of the solution notebook) of one exercise source.
+def split(cells: list[Cell], shown: Path) -> tuple[list[Cell], list[Cell], list[tuple[int, str]]]:
+    """(cells of the exercise notebook, cells of the solution notebook, the solutions' lines) of one exercise source.
 
     Raises SourceError with every slip found: in markers, in the order of answer and check, and for
     every line of a solution that would survive in the exercise notebook.
@@ -58,10 +58,11 @@ def split(cells: list[Cell], shown: Path) -> tuple[list[Cell], list[Cell]]:
     solved = [
         answers[i].solved if i in answers else cell for i, cell in enumerate(cells) if "exercise-only" not in cell.tags
     ]
-    faults += surviving(opened, [secret for answer in answers.values() for secret in answer.secret], shown)
+    secret = [line for answer in answers.values() for line in answer.secret]
+    faults += surviving(opened, secret, shown)
     if faults:
         raise SourceError(faults)
-    return opened, solved
+    return opened, solved, secret
 
 
 def refuse_markers(cell: Cell, shown: Path) -> None:
@@ -225,18 +226,37 @@ def _place_faults(cell: Cell, regions: list[tuple[int, int]], solved: Cell, stub
             )
 
 
-def checked_id(cell: Cell) -> tuple[str | None, int]:
-    """(exercise id, line) of the first ``check("id", …)`` of a code cell; (None, first line) without one."""
+def _check_call(cell: Cell) -> ast.Call | None:
+    """The first ``check("id", …)`` of a code cell."""
     try:
         tree = ast.parse(cell.source)
     except SyntaxError:
-        return None, cell.line
+        return None
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "check" and node.args:
             first = node.args[0]
             if isinstance(first, ast.Constant) and isinstance(first.value, str):
-                return first.value, cell.line + node.lineno - 1
-    return None, cell.line
+                return node
+    return None
+
+
+def checked_id(cell: Cell) -> tuple[str | None, int]:
+    """(exercise id, line) of the first ``check("id", …)`` of a code cell; (None, first line) without one."""
+    call = _check_call(cell)
+    if call is None:
+        return None, cell.line
+    return ast.literal_eval(call.args[0]), cell.line + call.lineno - 1
+
+
+def is_open_question(cell: Cell) -> bool:
+    """Whether the cell asks ``check("id", ...)`` with no answer in it."""
+    call = _check_call(cell)
+    return (
+        call is not None
+        and len(call.args) == 2
+        and isinstance(call.args[1], ast.Constant)
+        and call.args[1].value is ...
+    )
 
 
 def _order_faults(cells: list[Cell], shown: Path) -> Iterator[Fault]:
@@ -331,13 +351,19 @@ def _order_faults(cells: list[Cell], shown: Path) -> Iterator[Fault]:
         yield unchecked(waiting)
 
 
-def surviving(cells: list[Cell], secret: list[tuple[int, str]], shown: Path) -> Iterator[Fault]:
-    """A fault for each line of a solution that stands anywhere in the cells of the exercise notebook."""
+def telling(secret: list[tuple[int, str]]) -> dict[str, tuple[int, str]]:
+    """The lines of a solution that would give it away, without spaces and comments -> (line, text)."""
     needles: dict[str, tuple[int, str]] = {}
     for line, text in secret:
         squeezed = _squeeze(text)
         if len(squeezed) >= SHORTEST_LEAK and not COMMONPLACE.match(squeezed):
             needles.setdefault(squeezed, (line, text.strip()))
+    return needles
+
+
+def surviving(cells: list[Cell], secret: list[tuple[int, str]], shown: Path) -> Iterator[Fault]:
+    """A fault for each line of a solution that stands anywhere in the cells of the exercise notebook."""
+    needles = telling(secret)
     for cell in cells:
         for line, text in cell.lines():
             squeezed = re.sub(r"\s", "", text)
