@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -82,19 +83,27 @@ AXES_METHODS = (
 )
 
 
+#: Whether the settings are in place already: entering them again would only cost time.
+_HELD: ContextVar[bool] = ContextVar("labsupport_style_held", default=False)
+
+
 @contextmanager
 def context() -> Iterator[None]:
     """Hold matplotlib to the book's settings inside the `with` block, then put the reader's back."""
     import matplotlib
     from cycler import cycler
 
-    if matplotlib.rcParams["svg.hashsalt"] == SETTINGS["svg.hashsalt"]:
+    if _HELD.get():
         yield
         return
     cycle = cycler(color=list(PALETTE), linestyle=list(DASHES))
     settings: Any = {**SETTINGS, "axes.prop_cycle": cycle}
-    with matplotlib.rc_context(settings):
-        yield
+    token = _HELD.set(True)
+    try:
+        with matplotlib.rc_context(settings):
+            yield
+    finally:
+        _HELD.reset(token)
 
 
 def new(width: float = 6.4, height: float = 3.6, nrows: int = 1, ncols: int = 1, **subplots: Any) -> tuple[Figure, Any]:
