@@ -9,13 +9,14 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 import time
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 #: What the pages are made from. A change in any of these files makes a new build necessary.
 SOURCES = ("_config.yml", "_toc.yml", "book", "chapters", "exercises", "solutions")
@@ -149,10 +150,51 @@ def sphinx_config(root: Path, build: Path) -> dict[str, Any]:
     return dict(config)
 
 
+def source_place(root: Path, notebook: str, position: int) -> str | None:
+    """Return `book/chapters/NN-name.md:LINE` for a place that Sphinx names in a notebook.
+
+    myst-nb counts ten thousand lines to a cell. None where the source does not have that place any more.
+    """
+    from labsupport.authoring.build import survey
+
+    stem = Path(notebook).stem
+    cell, line = divmod(position, 10000)
+    for planned in survey(root, [stem]).plans:
+        if planned.notebook == Path(notebook) and 0 < cell <= len(planned.lines):
+            lines = planned.lines[cell - 1]
+            return f"{planned.source.as_posix()}:{lines[min(max(line, 1), len(lines)) - 1]}"
+    return None
+
+
+class SourceWarnings:
+    """A stream for Sphinx's warnings that names the line of the source instead of the place in a notebook."""
+
+    PLACE = re.compile(r"\S*?((?:chapters|exercises|solutions)/[\w-]+\.ipynb):(\d+)")
+
+    def __init__(self, root: Path, stream: TextIO) -> None:
+        self.root, self.stream = root, stream
+
+    def write(self, text: str) -> int:
+        """Write a warning, its place translated where it stands in a notebook."""
+        return self.stream.write(self.PLACE.sub(self._translated, text))
+
+    def _translated(self, match: re.Match[str]) -> str:
+        try:
+            return source_place(self.root, match[1], int(match[2])) or match[0]
+        except ValueError:  # the notebook has no source; Sphinx's own words say where the warning is
+            return match[0]
+
+    def flush(self) -> None:
+        """Flush the stream below."""
+        self.stream.flush()
+
+    def isatty(self) -> bool:
+        """Say whether the stream below is a terminal."""
+        return self.stream.isatty()
+
+
 def run_sphinx(root: Path, build: Path, show_progress: bool) -> int:
     """Render every page that changed; warnings count as failures. Return Sphinx's status, 0 for success."""
-    # jsonschema looks for this optional checker of one string format; its grammar takes a second to build.
-    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     from sphinx.application import Sphinx
     from sphinx.errors import SphinxError
     from sphinx.util.docutils import docutils_namespace, patch_docutils
@@ -168,7 +210,7 @@ def run_sphinx(root: Path, build: Path, show_progress: bool) -> int:
                 buildername="html",
                 confoverrides=config,
                 status=sys.stdout if show_progress else None,
-                warning=sys.stderr,
+                warning=SourceWarnings(root, sys.stderr),  # type: ignore[arg-type]
                 warningiserror=True,
                 keep_going=True,
             )
@@ -225,6 +267,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--toc", action="store_true", help="write _toc.yml for the pages that exist, build nothing")
     options = parser.parse_args(argv)
     started = time.monotonic()
+    # jsonschema looks for this optional checker of one string format; its grammar takes a second to build.
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     try:
         root = repository()
         if options.toc:
@@ -233,9 +277,10 @@ def main(argv: list[str] | None = None) -> int:
         if not options.pages_only:
             from labsupport.authoring import cli, export
 
-            if cli.build([]) != 0:
+            if cli.build(["--root", str(root)]) != 0:
                 raise BookError("A notebook could not be built; the message above names the place.")
-            export.main([])
+            if export.main(["--root", str(root)]) != 0:
+                raise BookError("The exercises could not be exported for the pages.")
         rendered = render(root, clean=options.clean, show_progress=sys.stdout.isatty())
     except BookError as error:
         print(f"\n{error}", file=sys.stderr)

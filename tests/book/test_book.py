@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import io
 import json
 import re
 import shutil
@@ -416,3 +417,24 @@ def test_the_settings_leave_out_what_calls_outside() -> None:
     assert not {"sphinx_thebe", "sphinx.ext.intersphinx"} & set(extensions)
     assert settings["execute"]["execute_notebooks"] == "off"
     assert json.dumps(settings).find("https://") == -1
+
+
+def test_a_warning_in_a_notebook_names_the_line_of_its_source(small: Path) -> None:
+    shutil.copy(ROOT / "requirements.txt", small / "requirements.txt")
+    chapters = small / "book" / "chapters"
+    chapters.mkdir()
+    text = (
+        "---\njupytext: {text_representation: {extension: .md, format_name: myst}}\n"
+        "kernelspec: {display_name: Python 3, language: python, name: python3}\n---\n"
+        "# 1. Title\n\nFirst cell.\n\n+++\n\n## 1.1 Second\n\nSee {doc}`nowhere`.\n"
+    )
+    (chapters / "01-scratch.md").write_text(text, encoding="utf-8")
+    wrong = next(number for number, line in enumerate(text.splitlines(), start=1) if "nowhere" in line)
+    stream = io.StringIO()
+    warnings = book.SourceWarnings(small, stream)
+    warnings.write("/x/chapters/01-scratch.ipynb:20003: WARNING: unknown document: 'nowhere'\n")
+    warnings.write("/x/chapters/77-gone.ipynb:10001: WARNING: other\n")
+    assert stream.getvalue().splitlines() == [
+        f"book/chapters/01-scratch.md:{wrong}: WARNING: unknown document: 'nowhere'",
+        "/x/chapters/77-gone.ipynb:10001: WARNING: other",
+    ]
