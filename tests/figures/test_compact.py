@@ -43,7 +43,8 @@ def test_two_processes_with_other_hash_seeds_write_the_same_bytes() -> None:
     outputs = []
     for seed in ("0", "4711"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "1", "LABSUPPORT_STATIC": "1"}
-        run = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, timeout=100, check=True)
+        command = [sys.executable, "-c", SCRIPT]
+        run = subprocess.run(command, env=environment, capture_output=True, timeout=100, check=True)
         outputs.append(run.stdout)
     assert outputs[0] == outputs[1]
     assert len(outputs[0]) > 5000

@@ -53,7 +53,8 @@ def test_a_still_figure_has_role_alt_and_caption() -> None:
 
 
 def test_the_start_frame_is_drawn_and_every_frame_is_there() -> None:
-    made = explore(bars, alt="T {T:.2f}, k {k}", start={"T": 1.0}, labels={"T": "temperature T"}, T=[0.5, 1.0, 2], k=[1, 2])
+    axes = {"T": [0.5, 1.0, 2], "k": [1, 2]}
+    made = explore(bars, alt="T {T:.2f}, k {k}", start={"T": 1.0}, labels={"T": "temperature T"}, **axes)
     held = data(made.html)
     assert held["axes"] == [
         {"label": "temperature T", "values": ["0.5", "1", "2"]}, {"label": "k", "values": ["1", "2"]}

@@ -75,7 +75,7 @@ def test_any_two_colours_differ_in_every_kind_of_vision(theme: str, vision: str)
 
 
 def test_lines_differ_by_dashes_as_well() -> None:
-    fig, ax = style.new(4, 3)
+    _, ax = style.new(4, 3)
     for i in range(6):
         ax.plot([0, 1], [i, i])
     dashes = {str(line.get_linestyle()) + str(line._unscaled_dash_pattern) for line in ax.lines}
@@ -84,7 +84,7 @@ def test_lines_differ_by_dashes_as_well() -> None:
 
 def test_the_style_holds_for_artists_made_later_and_leaves_the_reader_alone() -> None:
     before = dict(matplotlib.rcParams)
-    fig, ax = style.new(4, 3)
+    _, ax = style.new(4, 3)
     (line,) = ax.plot([0, 1])
     legend = ax.legend([line], ["x"])
     assert line.get_linewidth() == style.SETTINGS["lines.linewidth"]

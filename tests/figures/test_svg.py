@@ -15,11 +15,12 @@ def parsed(*pieces: str) -> ET.Element:
 
 
 def test_a_diagram_of_everything_becomes_one_figure() -> None:
+    grid = svg.cells(0, 0, [[1, 2], [3, 4]], rows="ab", cols="cd", title="Z", highlight={(1, 0): "green"})
     drawing = svg.picture(
         360, 200,
         svg.box(5, 5, 80, 40, "X", sub="(B, S, H)"), svg.circle(150, 60, 20, "@", color="purple"),
         svg.arrow((85, 25), (130, 55), label="matmul", via=[(100, 25)]), svg.line([(0, 0), (9, 9)], dashed=True),
-        svg.group(svg.cells(0, 0, [[1, 2], [3, 4]], rows="ab", cols="cd", title="Z", highlight={(1, 0): "green"}), x=200, y=60),
+        svg.group(grid, x=200, y=60),
         svg.text(10, 180, "two\nlines", anchor="start", mono=True, rotate=15), svg.rect(1, 1, 5, 5, fill="ground"),
     )
     text = show(drawing, alt="everything").html

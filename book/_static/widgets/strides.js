@@ -355,17 +355,15 @@
 
     function reshape(state, argument) {
       var target = filled(state, argument.shape), code = "x.reshape" + text(argument.shape);
-      if (isContiguous(state.shape, state.strides)) {
-        return view(state, { shape: target, strides: String(target) === String(state.shape) ? state.strides.slice() : rowMajor(target) },
-          code, "the elements already lie row by row, so new strides are enough.");
+      var already = isContiguous(state.shape, state.strides);
+      var strides = String(argument.shape) === String(state.shape) ? state.strides.slice()
+        : already ? rowMajor(target) : reshapeStrides(state.shape, state.strides, target);
+      if (!strides) {
+        return copy(state, target, code, "two axes that merge do not follow each other in memory; no single stride walks them.");
       }
-      var strides = String(target) === String(state.shape) ? state.strides.slice()
-        : reshapeStrides(state.shape, state.strides, target);
-      if (strides) {
-        return view(state, { shape: target, strides: strides }, code,
-          "axes that merge or split follow each other in memory, so new strides are enough.");
-      }
-      return copy(state, target, code, "two axes that merge do not follow each other in memory; no single stride walks them.");
+      return view(state, { shape: target, strides: strides }, code,
+        already ? "the elements already lie row by row, so new strides are enough."
+          : "axes that merge or split follow each other in memory, so new strides are enough.");
     }
 
     function contiguous(state) {
