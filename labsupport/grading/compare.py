@@ -136,13 +136,18 @@ def _list_leaf(items: tuple[Any, ...]) -> Leaf:
 def _torch_leaf(value: Any) -> Leaf | None:
     """Copy a torch tensor, where torch is loaded at all."""
     torch = sys.modules.get("torch")
-    if not isinstance(torch, types.ModuleType) or type(value) not in (torch.Tensor, torch.nn.Parameter):
+    if not isinstance(torch, types.ModuleType) or type(value) not in _tensor_types(torch):
         return None
     tensor = value.detach().cpu()
     name = str(tensor.dtype).removeprefix("torch.")
     array = (tensor.float() if name in _SMALL_FLOATS else tensor).resolve_conj().numpy()
     leaf = _leaf(array)
     return Leaf(leaf.values, name if name in EPS else leaf.format)
+
+
+def _tensor_types(torch: types.ModuleType) -> tuple[type, ...]:
+    """Return the plain tensor types; none where another thread is still importing torch."""
+    return (torch.Tensor, torch.nn.Parameter) if hasattr(torch, "nn") and hasattr(torch, "Tensor") else ()
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ OUTPUT_LIMIT = 10_000
 #: After the time is up the timer repeats: first calmly, then so fast that even a bare
 #: ``except:`` inside an endless loop meets a second exception within its own handler.
 _CALM, _FAST, _CALM_TICKS = 0.02, 0.00005, 3
+#: How long imports inside an answer are waited for.
+_IMPORT_SECONDS = 120.0
 NO_TIMER = "there is no timer here, so an endless loop would have to be interrupted by hand."
 
 
@@ -114,18 +116,29 @@ def session(seconds: float) -> Iterator[tuple[str, ...]]:
 
 @contextmanager
 def _deadline(seconds: float) -> Iterator[bool]:
-    """Raise ``TimeUp`` inside the guarded call once the time is up, again and again until it ends."""
+    """Raise ``TimeUp`` inside the guarded call once the time is up, again and again until it ends.
+
+    An import is never cut short, because half a module would stay loaded: it is waited for, and the
+    time starts anew after it.
+    """
     if not has_timer():
         yield False
         return
     ticks = 0
+    imports_left = max(1.0, _IMPORT_SECONDS / seconds)
 
     def ring(number: int, frame: types.FrameType | None) -> None:
-        nonlocal ticks
+        nonlocal ticks, imports_left
+        importing = False
         while frame is not None and frame.f_code is not _invoke.__code__:
+            importing = importing or frame.f_code.co_filename == "<frozen importlib._bootstrap>"
             frame = frame.f_back
         if frame is None:
             return  # the call is over: nothing to stop
+        if importing and imports_left > 0:
+            imports_left -= 1
+            signal.setitimer(signal.ITIMER_REAL, seconds, _CALM)
+            return
         ticks += 1
         if ticks == _CALM_TICKS:
             signal.setitimer(signal.ITIMER_REAL, _FAST, _FAST)

@@ -61,7 +61,8 @@ class UnknownUnit(ValueError):
     def __init__(self, unit: str) -> None:
         super().__init__(unit)
         self.unit = unit[:20]
-        self.close = difflib.get_close_matches(unit, [*_UNITS, *_RATES, "%"], n=2, cutoff=0.6)
+        same = [name for name in _UNITS if name.casefold() == unit.casefold()]
+        self.close = same[:2] or difflib.get_close_matches(unit, [*_UNITS, *_RATES, "%"], n=2, cutoff=0.6)
 
 
 class NotANumber(ValueError):

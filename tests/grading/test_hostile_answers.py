@@ -1,0 +1,391 @@
+"""Answers that hang, print, exit, recurse, or reach into the library: a verdict each, and nothing is left behind."""
+
+import builtins
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+from labsupport.grading import guard
+from labsupport.grading.judge import judge
+
+
+def right(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+@pytest.fixture
+def ask(softmax_record):
+    """Judge one answer, then make sure that a right one still passes."""
+
+    def asked(answer):
+        verdict = judge(softmax_record, answer)
+        assert judge(softmax_record, right).state == "pass"
+        return verdict
+
+    return asked
+
+
+def endless(x):
+    while True:
+        pass
+
+
+def endless_under_bare_except(x):
+    while True:
+        try:
+            while True:
+                pass
+        except:  # noqa: E722
+            pass
+
+
+def endless_under_nested_excepts(x):
+    while True:
+        try:
+            try:
+                while True:
+                    len("")
+            except BaseException:
+                len("")
+        except BaseException:
+            len("")
+
+
+def endless_in_finally(x):
+    try:
+        return right(x)
+    finally:
+        while True:
+            pass
+
+
+def asleep(x):
+    time.sleep(100)
+
+
+def endless_print(x):
+    while True:
+        print("y" * 1000)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [endless, endless_under_bare_except, endless_under_nested_excepts, endless_in_finally, asleep, endless_print],
+)
+def test_a_hung_answer_is_stopped(ask, answer):
+    start = time.monotonic()
+    verdict = ask(answer)
+    assert time.monotonic() - start < 5
+    assert verdict.state == "fail"
+    assert "did not end within 0.5 seconds" in verdict.message
+
+
+def test_an_endless_print_keeps_a_bounded_text(ask, capsys):
+    ask(endless_print)
+    assert capsys.readouterr() == ("", "")
+    stream = guard._Capped()
+    for _ in range(1000):
+        stream.write("z" * 1000)
+    assert sum(map(len, stream.kept)) == guard.OUTPUT_LIMIT
+
+
+def test_an_alarm_set_before_the_check_still_rings(ask):
+    rung = []
+    before = signal.signal(signal.SIGALRM, lambda *_: rung.append(1))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 30)
+        ask(right)
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        time.sleep(0.1)
+        assert rung == [1]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_without_a_timer_the_verdict_says_so(softmax_record):
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(judge(softmax_record, right)))
+    thread.start()
+    thread.join()
+    assert seen[0].state == "pass"
+    assert seen[0].notes == (guard.NO_TIMER,)
+
+
+def recursive(x):
+    return recursive(x)
+
+
+def recursive_without_a_limit(x):
+    sys.setrecursionlimit(10**9)
+    return recursive(x)
+
+
+@pytest.mark.parametrize("answer", [recursive, recursive_without_a_limit])
+def test_endless_recursion_is_told(ask, answer):
+    limit = sys.getrecursionlimit()
+    assert "calls itself without end" in ask(answer).message
+    assert sys.getrecursionlimit() == limit
+
+
+def raises_system_exit(x):
+    raise SystemExit(0)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        raises_system_exit,
+        lambda x: sys.exit(3),
+        lambda x: os._exit(0),
+        lambda x: os.abort(),
+        lambda x: os.kill(os.getpid(), signal.SIGKILL),
+    ],
+)
+def test_an_exit_of_the_interpreter_is_told(ask, answer):
+    assert "tried to end the interpreter" in ask(answer).message
+
+
+def test_memory_that_is_not_there_is_told(ask):
+    assert "more memory than there is" in ask(lambda x: np.zeros((2**28, 2**28))).message
+
+
+def test_the_interrupt_of_the_reader_passes_through_and_everything_is_put_back(softmax_record):
+    def interrupted(x):
+        np.seterr(all="raise")
+        raise KeyboardInterrupt
+
+    stdout, errors = sys.stdout, np.geterr()
+    with pytest.raises(KeyboardInterrupt):
+        judge(softmax_record, interrupted)
+    assert sys.stdout is stdout
+    assert np.geterr() == errors
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(np, "exp"), (np, "allclose"), (np, "isfinite"), (np.linalg, "norm"), (builtins, "abs")]
+)
+def test_a_replaced_library_function_fails_and_is_put_back(softmax_record, module, name):
+    original = getattr(module, name)
+
+    def replacing(x):
+        setattr(module, name, lambda *args, **kwargs: True)
+        return np.zeros_like(x)
+
+    verdict = judge(softmax_record, replacing)
+    assert verdict.state == "fail"
+    assert f"replaced {module.__name__}.{name}" in verdict.message
+    assert getattr(module, name) is original
+
+
+def test_a_library_replaced_beforehand_cannot_bend_the_ruler(softmax_record):
+    original = np.exp
+    np.exp = np.zeros_like
+    try:
+        verdict = judge(softmax_record, np.zeros_like)
+        assert np.exp is original
+    finally:
+        np.exp = original
+    assert verdict.state == "fail"
+    assert "numpy.exp had been replaced" in verdict.notes[0]
+
+
+def test_process_wide_settings_are_put_back(ask):
+    def meddling(x):
+        np.seterr(all="raise")
+        np.set_printoptions(precision=1)
+        np.random.seed(0)
+        random.seed(0)
+        warnings.simplefilter("error")
+        sys.settrace(lambda *_: None)
+        sys.setprofile(None)
+        os.environ["A_NAME_OF_THE_TEST"] = "1"
+        os.chdir("/")
+        sys.stdout = None
+        return right(x)
+
+    def settings():
+        return (
+            np.geterr(),
+            np.get_printoptions()["precision"],
+            np.random.get_state()[1].tobytes(),
+            random.getstate(),
+            warnings.filters[:],
+            sys.gettrace(),
+            dict(os.environ),
+            os.getcwd(),
+            sys.stdout,
+        )
+
+    before = settings()
+    assert ask(meddling).state == "pass"
+    assert settings() == before
+
+
+def test_settings_of_the_reader_do_not_reach_the_answer(ask):
+    with np.errstate(all="raise"):
+        assert ask(lambda x: right(x) + 0 * np.exp(-1e9)).state == "pass"
+
+
+def test_what_an_answer_prints_is_kept_off_the_page(ask, capsys):
+    def prints(x):
+        print("here")
+        print("there", file=sys.stderr)
+        return right(x)
+
+    assert ask(prints).state == "pass"
+    assert capsys.readouterr() == ("", "")
+
+
+class Clever(float):
+    """Equal to everything, and loud when asked for anything."""
+
+    def __eq__(self, other):
+        raise AssertionError("the judge compared a foreign object")
+
+    __hash__ = float.__hash__
+
+    def __repr__(self):
+        raise AssertionError("the judge printed a foreign object")
+
+    __str__ = __repr__
+
+    def __float__(self):
+        raise AssertionError("the judge converted a foreign object")
+
+    def __array__(self, *args, **kwargs):
+        raise AssertionError("the judge converted a foreign object")
+
+    def __bool__(self):
+        raise AssertionError("the judge asked a foreign object for its truth")
+
+    @property
+    def __class__(self):
+        return np.ndarray
+
+
+class EqualsAll(np.ndarray):
+    def __eq__(self, other):
+        return np.ones(self.shape, bool)
+
+    __hash__ = None
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"),
+    [
+        (lambda x: Clever(), "Clever"),
+        (lambda x: [Clever()], "a list"),
+        (lambda x: np.zeros_like(x).view(EqualsAll), "EqualsAll"),
+        (lambda x: np.ma.masked_array(right(x), mask=True), "masked array"),
+        (lambda x: np.matrix(right(np.atleast_2d(x)[:1].reshape(1, -1))), "matrix"),
+        (lambda x: right(x).astype(object), "dtype object"),
+        (lambda x: (v for v in x), "generator"),
+        (lambda x: "0.5", "a string"),
+    ],
+)
+def test_only_plain_arrays_and_numbers_are_read(ask, answer, word):
+    verdict = ask(answer)
+    assert verdict.state == "fail"
+    assert word in verdict.message
+
+
+def test_a_foreign_type_name_is_escaped(ask):
+    evil = type("<img src=x onerror=alert(1)>", (), {})
+    html = ask(lambda x: evil()).html()
+    assert "<img" not in html
+    assert "&lt;img" in html
+
+
+def test_a_foreign_exception_is_named_and_not_asked(ask):
+    class Loud(Exception):
+        def __str__(self):
+            raise AssertionError("the judge printed a foreign exception")
+
+    def raises(x):
+        raise Loud
+
+    assert "raised Loud on line 2 of raises" in ask(raises).message
+
+
+def test_an_exception_is_told_with_its_line_and_without_addresses(ask):
+    def raises(x):
+        y = x
+        raise ValueError(f"no <b>{object()}</b> {y.ndim}")
+
+    verdict = ask(raises)
+    assert "raised ValueError: no <b><object object at 0x…></b> 2 on line 3 of raises" in verdict.message
+    assert "<b>" not in verdict.html()
+
+
+def test_the_same_answer_gives_the_same_bytes(ask):
+    answers = [right, endless, recursive, lambda x: Clever(), lambda x: 1 / 0, lambda x: x]
+    for answer in answers:
+        assert ask(answer)._repr_mimebundle_() == ask(answer)._repr_mimebundle_()
+
+
+@pytest.mark.parametrize("wanted", ["view", "flag", "slice"])
+def test_a_changed_input_is_told(ask, wanted):
+    def changes(x):
+        result = right(x)
+        if wanted == "view":
+            x.reshape(-1)[:] = 0
+        elif wanted == "flag":
+            np.exp(x, out=x)
+        else:
+            x[..., -1] = -0.0
+        return result
+
+    assert "changed its input (argument 1)" in ask(changes).message
+
+
+def test_an_input_given_back_is_fine_where_it_is_right(softmax_record):
+    from dataclasses import replace
+
+    record = replace(softmax_record, oracle=lambda x: x, mistakes=(), diagnose=None)
+    assert judge(record, lambda x: x).state == "pass"
+
+
+def test_one_buffer_for_all_results_is_fine(ask):
+    buffer = np.empty(4096)
+
+    def reuses(x):
+        out = buffer[: x.size].reshape(x.shape)
+        out[...] = right(x)
+        return out
+
+    assert ask(reuses).state == "pass"
+
+
+def test_an_answer_that_knows_the_shown_cases_fails(softmax_record):
+    from labsupport.grading.gates import SEEDS
+
+    table = {case.args[0].tobytes(): right(case.args[0]) for case in softmax_record.cases(softmax_record.rng(SEEDS[0]))}
+
+    def learned(x):
+        return table.get(x.tobytes(), np.zeros_like(x))
+
+    assert judge(softmax_record, learned, SEEDS[1]).state == "fail"
+
+
+def test_an_import_is_never_cut_short(softmax_record, tmp_path, monkeypatch):
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.9)\nready = True\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def imports(x):
+        import slow_to_import
+
+        assert slow_to_import.ready
+        return right(x)
+
+    assert judge(softmax_record, imports).state == "pass"

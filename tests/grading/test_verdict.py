@@ -1,0 +1,109 @@
+"""How a verdict looks: a fixed layout in text and HTML, escaped, with its state in words."""
+
+from html.parser import HTMLParser
+
+import pytest
+
+from labsupport.grading import Note, Verdict
+from labsupport.grading.verdict import STATES, WORDS, inline_html
+
+
+class Strict(HTMLParser):
+    """Fails on a tag that is not closed in order; collects the text."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.text, self.attributes = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        self.attributes.append(dict(attrs))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def parsed(html):
+    parser = Strict()
+    parser.feed(html)
+    parser.close()
+    assert not parser.open
+    return parser
+
+
+VERDICT = Verdict(
+    "fail",
+    "softmax-stable",
+    "your rows do not sum to 1.\n"
+    "Input float64 (3, 5), case 2. You normalised over the whole array instead of the last axis.\n"
+    'See section 5.2, then hint("softmax-stable").',
+    "whole-array",
+)
+
+
+def test_the_layout_is_the_fixed_one():
+    assert (
+        str(VERDICT)
+        == repr(VERDICT)
+        == (
+            "✗ softmax-stable: your rows do not sum to 1.\n"
+            "  Input float64 (3, 5), case 2. You normalised over the whole array instead of the last axis.\n"
+            '  See section 5.2, then hint("softmax-stable").'
+        )
+    )
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_the_state_is_said_in_words_and_marked_for_the_page(state):
+    page = parsed(Verdict(state, "an-id", "a finding.").html())
+    assert page.attributes[0]["class"] == f"ls-verdict ls-{state}"
+    assert page.attributes[0]["data-exercise"] == "an-id"
+    assert page.attributes[0]["data-state"] == state
+    assert page.attributes[0]["role"] == "status"
+    assert WORDS[state] in "".join(page.text)
+
+
+def test_the_html_holds_the_words_of_the_text():
+    text = " ".join(parsed(VERDICT.html()).text)
+    for line in VERDICT.message.split("\n"):
+        assert line in text
+
+
+@pytest.mark.parametrize("nasty", ["<script>alert(1)</script>", "a & b", '" onclick="x', "`<i>`", "$<i>$", "**<i>**"])
+def test_everything_is_escaped(nasty):
+    for html in (
+        Verdict("fail", nasty, nasty + "\n" + nasty, None, (nasty,)).html(),
+        Note(nasty, nasty, f"{nasty}\n\n- {nasty}\n\n```\n{nasty}\n```").html(),
+    ):
+        tags = set(parsed(html).open)
+        assert not tags & {"script", "i"}
+        assert "<script" not in html
+        assert "<i>" not in html
+        assert ' onclick="' not in html
+
+
+def test_inline_marks_become_html():
+    assert inline_html("`a<b` and $x_i$ and **c** and $$y$$") == (
+        "<code>a&lt;b</code> and \\(x_i\\) and <strong>c</strong> and \\[y\\]"
+    )
+    assert inline_html("it costs 3 $ and 4 * 5 * 6") == "it costs 3 $ and 4 * 5 * 6"
+
+
+def test_only_text_and_html_are_offered():
+    assert set(VERDICT._repr_mimebundle_()) == {"text/plain", "text/html"}
+    assert set(Note("a", "b", "c")._repr_mimebundle_()) == {"text/plain", "text/html"}
+
+
+def test_a_verdict_is_no_truth_value():
+    assert not VERDICT.passed
+    with pytest.raises(TypeError, match="compare its state"):
+        bool(VERDICT)
+
+
+def test_a_note_is_told_apart_from_the_finding():
+    verdict = Verdict("pass", "a", "right.", None, ("there is no timer here.",))
+    assert str(verdict) == "✓ a: right.\n  Note: there is no timer here."
+    assert '<p class="ls-note">Note: there is no timer here.</p>' in verdict.html()
