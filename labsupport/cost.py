@@ -164,10 +164,7 @@ class Cost:
     __rmul__ = __mul__
 
     def __repr__(self) -> str:
-        return (
-            f"Cost({format_quantity(self.flops, 'FLOP')}, {format_bytes(self.bytes)}, "
-            f"{self.intensity:,.1f} FLOP/B)"
-        )
+        return f"Cost({format_quantity(self.flops, 'FLOP')}, {format_bytes(self.bytes)}, {self.intensity:,.1f} FLOP/B)"
 
 
 def _sizes(**sizes: int) -> None:
@@ -186,9 +183,7 @@ def tensor_bytes(shape: tuple[int, ...], dtype: Any) -> Bytes:
 # --- operators --------------------------------------------------------------------------------------------
 
 
-def gemm_cost(
-    M: int, N: int, K: int, dtype: Any = "float16", *, batch: int = 1, read_C: bool = False
-) -> Cost:
+def gemm_cost(M: int, N: int, K: int, dtype: Any = "float16", *, batch: int = 1, read_C: bool = False) -> Cost:
     """Cost of `batch` products C (M, N) = A (M, K) @ B (K, N), each matrix moved once.
 
     FLOPs 2·M·N·K; bytes (M·K + K·N + M·N)·itemsize. `read_C` adds the read of the old C in C ← αAB + βC and
@@ -198,9 +193,7 @@ def gemm_cost(
     _sizes(M=M, N=N, K=K, batch=batch)
     M, N, K, batch = int(M), int(N), int(K), int(batch)
     elements = M * K + K * N + M * N * (2 if read_C else 1)
-    return Cost(
-        batch * (2 * M * N * K + (3 * M * N if read_C else 0)), Bytes(batch * elements * itemsize(dtype))
-    )
+    return Cost(batch * (2 * M * N * K + (3 * M * N if read_C else 0)), Bytes(batch * elements * itemsize(dtype)))
 
 
 def linear_cost(tokens: int, d_in: int, d_out: int, dtype: Any = "float16", *, bias: bool = False) -> Cost:
@@ -342,8 +335,7 @@ def training_memory(
         raise ValueError(f"unknown optimizer {optimizer!r}; known are {', '.join(OPTIMIZER_TENSORS)}")
     if ranks < 1 or zero_stage not in (0, 1, 2, 3) or fragmentation < 0:
         raise ValueError(
-            "need ranks >= 1, zero_stage 0..3 and fragmentation >= 0, "
-            f"got {ranks}, {zero_stage}, {fragmentation}"
+            f"need ranks >= 1, zero_stage 0..3 and fragmentation >= 0, got {ranks}, {zero_stage}, {fragmentation}"
         )
     if master_weights is None:
         master_weights = itemsize(dtype) < itemsize("float32")
@@ -453,9 +445,7 @@ def roofline(cost: Cost, device: Device, dtype: Any | None = None) -> Roofline:
     peak, ridge = device.peak(dtype), device.ridge(dtype)
     attainable = min(peak, cost.intensity * device.bandwidth)
     seconds = max(cost.flops / peak, cost.bytes / device.bandwidth)
-    return Roofline(
-        attainable, "compute" if cost.intensity >= ridge else "memory", ridge, cost.intensity, seconds
-    )
+    return Roofline(attainable, "compute" if cost.intensity >= ridge else "memory", ridge, cost.intensity, seconds)
 
 
 def measure_device(
@@ -486,9 +476,7 @@ def measure_device(
 
     peak = gemm_cost(n, n, n, "float32").flops / best(lambda: np.matmul(a, b, out=out))
     bandwidth = 2 * source.nbytes / best(lambda: np.copyto(target, source))
-    return Device(
-        f"this machine ({platform.machine()})", {"float32": peak}, bandwidth, "measured here with NumPy"
-    )
+    return Device(f"this machine ({platform.machine()})", {"float32": peak}, bandwidth, "measured here with NumPy")
 
 
 # --- the resources of a tile ------------------------------------------------------------------------------
@@ -534,7 +522,8 @@ class Occupancy:
     blocks_by: Mapping[str, int]
 
     def __repr__(self) -> str:
-        return f"Occupancy({self.blocks} blocks per SM, {self.occupancy:.0%}, limited by {self.limited_by})"
+        blocks = "1 block" if self.blocks == 1 else f"{self.blocks} blocks"
+        return f"Occupancy({blocks} per SM, {self.occupancy:.0%}, limited by {self.limited_by})"
 
 
 def _round_up(n: int, unit: int) -> int:
@@ -570,8 +559,7 @@ def occupancy(threads: int, registers: int, shared: int, limits: SMLimits | str 
         "blocks": limits.blocks_per_sm,
         "threads": limits.threads_per_sm // (warps * limits.warp),
         "registers": warps_by_registers // warps,
-        "shared memory": limits.shared_per_sm
-        // _round_up(shared + limits.shared_reserved, limits.shared_unit),
+        "shared memory": limits.shared_per_sm // _round_up(shared + limits.shared_reserved, limits.shared_unit),
     }
     limited_by = min(by, key=lambda name: by[name])
     blocks = by[limited_by]
@@ -614,9 +602,7 @@ def tile_resources(
     (T_M, T_N, T_K), (t_M, t_N) = tile, thread_tile
     _sizes(T_M=T_M, T_N=T_N, T_K=T_K, t_M=t_M, t_N=t_N, stages=stages, overhead=overhead)
     if min(T_M, T_N, T_K, t_M, t_N, stages) < 1 or T_M % t_M or T_N % t_N:
-        raise ValueError(
-            f"thread tile {thread_tile} must divide the tile ({T_M}, {T_N}) and all sizes be positive"
-        )
+        raise ValueError(f"thread tile {thread_tile} must divide the tile ({T_M}, {T_N}) and all sizes be positive")
     threads = (T_M // t_M) * (T_N // t_N)
     registers = t_M * t_N + t_M + t_N + overhead
     shared = stages * tensor_bytes((T_M + T_N, T_K), dtype)
