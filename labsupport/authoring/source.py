@@ -89,15 +89,16 @@ def read(path: Path, shown: Path) -> list[Cell]:
     myst = _jupytext_myst()
     try:
         notebook = myst.myst_to_notebook(text, add_source_map=True)
-    except (myst.MystMetadataParsingError, ValueError) as error:
-        line = re.search(r"line (\d+)", str(error))
+    except (myst.MystMetadataParsingError, ValueError, myst.nbf.ValidationError) as error:
+        said = str(getattr(error, "message", error)).replace("\n", " ")
+        line = re.search(r"line (\d+)", said)
         raise SourceError(
             [
                 Fault(
                     path=shown,
                     line=int(line[1]) if line else 1,
-                    problem=str(error).replace("\n", " "),
-                    remedy="mend the options of that cell",
+                    problem=said,
+                    remedy="mend the options of that cell, or the front matter",
                 )
             ]
         ) from error
