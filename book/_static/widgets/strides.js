@@ -227,7 +227,7 @@
       return {
         shape: shape.slice(), strides: rowMajor(shape), offset: 0, buffer: buffer, verdict: "new",
         why: "a fresh array, stored row by row.",
-        code: "np.arange(" + product(shape) + ").reshape" + text(shape)
+        code: "np.arange(" + product(shape) + ").reshape(" + shape.join(", ") + ")"
       };
     }
 
@@ -354,7 +354,7 @@
     }
 
     function reshape(state, argument) {
-      var target = filled(state, argument.shape), code = "x.reshape" + text(argument.shape);
+      var target = filled(state, argument.shape), code = "x.reshape(" + argument.shape.join(", ") + ")";
       var already = isContiguous(state.shape, state.strides);
       var strides = String(argument.shape) === String(state.shape) ? state.strides.slice()
         : already ? rowMajor(target) : reshapeStrides(state.shape, state.strides, target);
