@@ -110,10 +110,7 @@ class Progress:
                 ]
         ticked = sum(item.ticked for item in self.items)
         lines += ["", f"Self-check list: {ticked} of {len(self.items)} ticked. I can"]
-        lines += [
-            f"  [{'x' if item.ticked else ' '}] {item.number:>2} {item.text}{_rest(item)}"
-            for item in self.items
-        ]
+        lines += [f"  [{'x' if item.ticked else ' '}] {item.number:>2} {item.text}{_rest(item)}" for item in self.items]
         lines += [line for note in self.notes for line in ("", f"Note: {note}")]
         return "\n".join(lines)
 
@@ -197,8 +194,7 @@ def _chapter_html(chapter: Chapter) -> str:
     percent = 100 * chapter.done // len(chapter.rows)
     names = {"pass": "passed", "review": "handed in", "fail": "tried", "todo": "open"}
     exercises = "".join(
-        f"<li><code>{escape(row.id)}</code> {escape(row.title)}: {names[row.state]}</li>"
-        for row in chapter.rows
+        f"<li><code>{escape(row.id)}</code> {escape(row.title)}: {names[row.state]}</li>" for row in chapter.rows
     )
     fill = f"display:block;height:100%;width:{percent}%;background:currentColor"
     return (

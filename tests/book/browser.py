@@ -48,9 +48,7 @@ def find_browser() -> str:
     if named:
         path = shutil.which(named)
         if path is None:
-            raise BrowserMissing(
-                f"BOOK_BROWSER={named} is not an executable file; unset it or name a Chromium."
-            )
+            raise BrowserMissing(f"BOOK_BROWSER={named} is not an executable file; unset it or name a Chromium.")
         return path
     for name in NAMES:
         path = shutil.which(name)
