@@ -23,6 +23,9 @@ from labsupport.ops import floats, tensors
 #: Where the scripts lie in a checkout of the book.
 STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
 
+#: A notebook may run the scripts of an output just before the output joins the page, so look again a little later.
+_MOUNT = "[0, 200, 1000].forEach(function (t) { setTimeout(function () { window.labsupport.mountAll(); }, t); });"
+
 
 class Widget(Displayable):
     """A widget as HTML: its fallback, and in a live kernel its script as well."""
@@ -45,7 +48,7 @@ def live_assets(name: str) -> str:
     if not script.is_file():
         return ""
     style = (STATIC / "explore.css").read_text(encoding="utf-8")
-    scripts = [(STATIC / "explore.js").read_text(encoding="utf-8"), script.read_text(encoding="utf-8")]
+    scripts = [(STATIC / "explore.js").read_text(encoding="utf-8"), script.read_text(encoding="utf-8"), _MOUNT]
     return f"<style>{style}</style>" + "".join(f"<script>{text}</script>" for text in scripts)
 
 

@@ -176,7 +176,7 @@
 
     root.classList.add("lab-strides");
     [controls, code, facts, verdict, el("p", { "class": "lab-head", text: "tensor (arrow keys move)" }), tensor, formula,
-      el("p", { "class": "lab-head", text: "buffer in memory" }), buffer].forEach(function (node) { root.appendChild(node); });
+      el("p", { "class": "lab-head", text: "buffer in memory (cell number above, value below; dashed: not reached)" }), buffer].forEach(function (node) { root.appendChild(node); });
     reset(config.shape);
     (config.operations || []).forEach(function (operation) {
       history.push(rules.apply(state(), operation.name, operation));
@@ -279,7 +279,8 @@
       var places = state.shape.slice(0, argument.axis).map(function () { return ":"; }).concat([part]);
       return view(state, { shape: shape, strides: strides, offset: state.offset + found.start * state.strides[argument.axis] },
         "x[" + places.join(", ") + "]", why ||
-        "the offset moves by " + found.start + " × " + state.strides[argument.axis] + " and the stride is multiplied by " + found.step + ".");
+        "the offset moves by start × stride = " + found.start + " × " + state.strides[argument.axis] +
+        ", and the step multiplies the stride by " + found.step + ".");
     }
 
     function flip(state, argument) {
