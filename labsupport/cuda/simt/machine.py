@@ -1,0 +1,626 @@
+"""Runs a kernel: blocks one after the other, the threads of a block as greenlets that stop at barriers.
+
+One ``Machine`` is one launch. It must stay deterministic: the seed alone decides the order of
+blocks and threads, and no verdict depends on that order.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from greenlet import getcurrent, greenlet
+
+from labsupport.cuda.simt.analysis import (
+    WARP,
+    Access,
+    Accesses,
+    BlockOrder,
+    Count,
+    Segments,
+    count_traffic,
+    race_in_phase,
+)
+from labsupport.cuda.simt.errors import (
+    BarrierError,
+    DataRaceError,
+    EndlessLoopError,
+    KernelFault,
+    LaunchError,
+    SimtError,
+    UninitializedError,
+    UnsupportedError,
+    WarpError,
+)
+from labsupport.cuda.simt.memory import GLOBAL, LOCAL, SHARED, STEP, Array, elements, make_array
+from labsupport.cuda.simt.transform import SITES
+
+# Limits of compute capability 9.0 (CUDA C++ Programming Guide, table "Technical Specifications per
+# Compute Capability"); 48 KiB is what a kernel gets without asking for more.
+MAX_THREADS, MAX_BLOCK_DIM, MAX_GRID_DIM = 1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535)
+MAX_SHARED_BYTES = 48 * 1024
+#: Turns of one while loop in one thread after which it counts as endless.
+MAX_TURNS = 200_000
+MAX_ARRAYS = 64
+#: Accesses that are judged and counted at a time.
+BATCH = 300_000
+
+UNINITIALIZED_VALUE = {"f": np.nan, "b": False}
+
+
+@dataclass(frozen=True)
+class Dim3:
+    """Three sizes or indices, ``.x`` running fastest."""
+
+    x: int = 1
+    y: int = 1
+    z: int = 1
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((self.x, self.y, self.z))
+
+    def __getitem__(self, axis: int) -> int:
+        return (self.x, self.y, self.z)[axis]
+
+    @property
+    def triple(self) -> tuple[int, int, int]:
+        """(x, y, z)."""
+        return self.x, self.y, self.z
+
+    @property
+    def size(self) -> int:
+        """x · y · z."""
+        return self.x * self.y * self.z
+
+
+@dataclass
+class SimThread:
+    """One thread of the running block."""
+
+    index: Dim3
+    number: int
+    greenlet: Any = None
+    warp_phase: int = 0
+    waits_for: str = ""
+    line: int = 0
+    mask: int = 0
+    payload: Any = None
+    shared_calls: int = 0
+    turns: int = 0
+    done: bool = False
+
+    @property
+    def warp(self) -> int:
+        return self.number // WARP
+
+    @property
+    def lane(self) -> int:
+        return self.number % WARP
+
+
+@dataclass
+class Report:
+    """What a launch did.
+
+    Attributes:
+        blocks, threads: how many ran.
+        barriers: block-wide barriers passed, summed over the blocks.
+        warp_operations: warp barriers, shuffles and votes, summed over the warps.
+        shared_bytes: shared memory of one block.
+        counts: (line, array, space, "load" | "store" | "atomic") → ``Count``.
+        float64_lines: lines that round a float64 into a narrower array.
+        trace: with ``trace=True`` the phases of the first block.
+    """
+
+    blocks: int = 0
+    threads: int = 0
+    barriers: int = 0
+    warp_operations: int = 0
+    shared_bytes: int = 0
+    counts: dict[tuple[int, str, str, str], Count] = field(default_factory=dict)
+    float64_lines: tuple[int, ...] = ()
+    trace: list["Phase"] = field(default_factory=list)
+
+    def total(self, name: str, space: str | None = None, kind: str | None = None, array: str | None = None) -> int:
+        """Sum of a counter (``"accesses"``, ``"sectors"``, …) over the places that match."""
+        chosen = [
+            count
+            for (_, of_array, of_space, of_kind), count in self.counts.items()
+            if space in (None, of_space) and kind in (None, of_kind) and array in (None, of_array)
+        ]
+        return sum(getattr(count, name) for count in chosen)
+
+    def __str__(self) -> str:
+        head = (
+            f"{self.blocks} blocks, {self.threads} threads, {self.barriers} barriers, "
+            f"{self.warp_operations} warp operations, {self.shared_bytes} B shared memory a block"
+        )
+        rows = ["line  array      kind           accesses  requests  sectors/request  passes/request"]
+        for (line, array, space, kind), c in sorted(self.counts.items()):
+            per_request = f"{c.sectors / c.requests:.2f}" if space == GLOBAL else ""
+            wavefronts = f"{c.wavefronts / c.requests:.2f}" if space == SHARED else ""
+            place = f"{space} {kind}"
+            rows.append(
+                f"{line:<5} {array:<10} {place:<13} {c.accesses:>9} {c.requests:>9}"
+                f"  {per_request:>15}  {wavefronts:>14}"
+            )
+        return "\n".join([head, *rows])
+
+
+@dataclass(frozen=True)
+class Step:
+    """One access in a trace: which thread did what to which element, and on which line."""
+
+    thread: int
+    line: int
+    array: str
+    space: str
+    kind: str
+    index: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What the first block did up to a barrier (or to its end, when ``barrier_line`` is 0)."""
+
+    steps: tuple[Step, ...]
+    barrier_line: int
+
+
+KINDS = ("load", "store", "atomic")
+
+
+@dataclass(frozen=True)
+class Unwritten:
+    """A read of an element that holds nothing; judged once it is known whether it was a race."""
+
+    phase: int
+    offset: int
+    thread: int
+    block: int
+    site: int
+    array: Array
+
+
+class Machine:
+    """One launch of one kernel."""
+
+    def __init__(
+        self, grid: Dim3, block: Dim3, shared_bytes: int, seed: int | None, profile: bool, trace: bool
+    ) -> None:
+        self.grid_dim, self.block_dim, self.dynamic_bytes = grid, block, shared_bytes
+        self.order = None if seed is None else np.random.default_rng(seed)
+        self.profile, self.tracing = profile, trace
+        self.log: list[int] = []
+        self.segments = Segments()
+        self.phase = 0
+        self.phase_start = (0, 0)  # lengths of log and segments when the phase began
+        self.phase_blocks: list[int] = []
+        self.phase_lines: list[int] = []
+        self.arrays: list[Array] = []
+        self.shared: list[Array] = []
+        self.shared_bytes = 0
+        self.unwritten: list[Unwritten] = []
+        self.float64_sites: set[int] = set()
+        self.block_order = BlockOrder()
+        self.counts: dict[tuple[int, int], Count] = {}
+        self.report = Report()
+        self.current: SimThread = SimThread(Dim3(0, 0, 0), 0)
+        self.block_index = Dim3(0, 0, 0)
+
+    # -- launch -------------------------------------------------------------------------------
+
+    def run(self, function: Callable[..., None], names: Sequence[str], arguments: Sequence[Any]) -> Report:
+        """Run the kernel over the whole grid and write the results back to the arrays."""
+        given = [self._argument(name, value) for name, value in zip(names, arguments, strict=True)]
+        indices = list(itertools.product(*(range(n) for n in reversed(tuple(self.grid_dim)))))
+        with np.errstate(all="ignore"):
+            try:
+                for k in self._shuffled(range(len(indices))):
+                    self._run_block(Dim3(*reversed(indices[k])), k, function, given)
+            except SimtError:
+                self._forget_open_phase()
+                self._analyse()  # a race in an earlier phase is the cause of what came later
+                raise
+            self._analyse()
+        for value, array in zip(arguments, given, strict=True):
+            if isinstance(array, Array):
+                value.reshape(-1)[...] = np.array(array.data, dtype=value.dtype)
+        return self._finished()
+
+    def _argument(self, name: str, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            if value.dtype.kind not in "fiub":
+                raise LaunchError(f"{name} has dtype {value.dtype}; a kernel takes floats, integers and booleans")
+            if not value.flags.c_contiguous:
+                raise LaunchError(
+                    f"{name} is not contiguous (strides {value.strides}); pass np.ascontiguousarray({name})"
+                )
+            if value.ndim == 0:
+                raise LaunchError(f"{name} is an array without axes; pass the number itself")
+            return self._new_array(name, GLOBAL, value.shape, value.dtype, elements(value))
+        if isinstance(value, np.integer | np.bool_):
+            return value.item()
+        if isinstance(value, int | float | np.floating):
+            return np.float64(value) if isinstance(value, float) and not isinstance(value, np.floating) else value
+        raise LaunchError(f"{name} is a {type(value).__name__}; a kernel takes NumPy arrays and numbers")
+
+    def _new_array(self, name: str, space: str, shape: tuple[int, ...], dtype: np.dtype[Any], data: list[Any]) -> Array:
+        if space is not LOCAL and len(self.arrays) == MAX_ARRAYS:
+            raise LaunchError(f"more than {MAX_ARRAYS} arrays in one launch")
+        array = make_array(self, len(self.arrays), name, space, shape, dtype, data)
+        if space is not LOCAL:
+            self.arrays.append(array)
+        return array
+
+    def _shuffled(self, items: Sequence[Any]) -> Sequence[Any]:
+        return items if self.order is None else [items[k] for k in self.order.permutation(len(items))]
+
+    def _finished(self) -> Report:
+        report, grid_blocks = self.report, self.grid_dim.size
+        report.blocks, report.threads = grid_blocks, grid_blocks * self.block_dim.size
+        report.float64_lines = tuple(sorted({SITES.table[site].line for site in self.float64_sites}))
+        for (site, number), count in self.counts.items():
+            place, array = SITES.table[site], self.arrays[number]
+            key = (place.line, array.name, array.space, KINDS[place.kind])
+            total = report.counts.setdefault(key, Count())
+            for name in vars(count):
+                setattr(total, name, getattr(total, name) + getattr(count, name))
+        return report
+
+    # -- one block ----------------------------------------------------------------------------
+
+    def _run_block(self, index: Dim3, number: int, function: Callable[..., None], arguments: list[Any]) -> None:
+        self.block_index, self.block_number = index, number
+        self.hub = getcurrent()
+        sizes = reversed(tuple(self.block_dim))
+        threads = [
+            SimThread(Dim3(x, y, z), k) for k, (z, y, x) in enumerate(itertools.product(*(range(n) for n in sizes)))
+        ]
+        for array in self.shared:  # shared memory holds nothing at the start of a block
+            array.data[:] = [None] * array.size
+        self.threads = threads
+        try:
+            for thread in self._shuffled(threads):
+                thread.greenlet = greenlet(function)
+                self._resume(thread, arguments)
+            while any(not thread.done for thread in threads):
+                if not self._warp_operations(threads):
+                    self._block_barrier(threads)
+            self._end_phase(0)
+        finally:
+            for thread in threads:
+                if thread.greenlet is not None and not thread.greenlet.dead:
+                    thread.greenlet.throw()  # unwinds the thread, so that nothing stays behind
+
+    def _resume(self, thread: SimThread, arguments: Sequence[Any] = ()) -> None:
+        self.segments.add(len(self.log), thread.number, thread.warp_phase, self.phase)
+        self.current, thread.waits_for = thread, ""
+        try:
+            thread.greenlet.switch(*arguments)
+        except SimtError:
+            raise
+        except Exception as error:
+            line = _innermost_line(error)
+            raise self._error(KernelFault, line or 0, f"{type(error).__name__}: {error}", thread) from error
+        thread.done = thread.greenlet.dead
+
+    def park(self, kind: str, line: int, mask: int = 0, payload: Any = None) -> Any:
+        """Called from a thread: wait here until the others have come."""
+        thread = self.current
+        if not kind.startswith("syncthreads") and not mask >> thread.lane & 1:
+            raise self._error(
+                WarpError,
+                line,
+                f"lane {thread.lane} calls {kind} although its own bit is not in the mask {mask:#010x}",
+                thread,
+            )
+        thread.waits_for, thread.line, thread.mask, thread.payload = kind, line, mask, payload
+        return self.hub.switch()
+
+    # -- barriers -----------------------------------------------------------------------------
+
+    def _block_barrier(self, threads: list[SimThread]) -> None:
+        waiting = [thread for thread in threads if not thread.done]
+        stuck = next((t for t in waiting if not t.waits_for.startswith("syncthreads")), None)
+        if stuck is not None:
+            raise self._stuck_warp(stuck)
+        lines = sorted({thread.line for thread in waiting})
+        first = waiting[0]
+        if len(lines) > 1:
+            raise self._error(
+                BarrierError, first.line,
+                f"the threads of the block wait at different barriers, lines {' and '.join(map(str, lines))}; "
+                "every thread has to reach the same syncthreads()", first,
+            )  # fmt: skip
+        if len(waiting) < len(threads):
+            gone = next(thread for thread in threads if thread.done)
+            raise self._error(
+                BarrierError, first.line,
+                f"{len(waiting)} of {len(threads)} threads wait at the barrier of line {first.line}, but thread "
+                f"{_shown(gone.index)} has already ended; move syncthreads() out of the condition, or let every "
+                "thread run to the end", first,
+            )  # fmt: skip
+        self._end_phase(first.line)
+        self.report.barriers += 1
+        votes = [bool(thread.payload) for thread in waiting]
+        answer = {
+            "syncthreads_count": sum(votes),
+            "syncthreads_and": int(all(votes)),
+            "syncthreads_or": int(any(votes)),
+        }
+        kind = first.waits_for
+        for thread in waiting:
+            thread.warp_phase = 0
+        for thread in self._shuffled(waiting):
+            self._resume(thread, (answer.get(kind),))
+
+    def _warp_operations(self, threads: list[SimThread]) -> bool:
+        """Carry out every warp operation whose lanes have all come; whether there was one."""
+        ready: list[list[SimThread]] = []
+        for warp in range(0, len(threads), WARP):
+            lanes = threads[warp : warp + WARP]
+            groups: dict[tuple[str, int, int], list[SimThread]] = {}
+            for thread in lanes:
+                if not thread.done and not thread.waits_for.startswith("syncthreads"):
+                    groups.setdefault((thread.waits_for, thread.line, thread.mask), []).append(thread)
+            for (_, _, mask), group in groups.items():
+                named = {thread.lane for thread in lanes if mask >> thread.lane & 1}
+                if {thread.lane for thread in group} == named:
+                    ready.append(group)
+        for group in ready:
+            self._warp_operation(group)
+        return bool(ready)
+
+    def _warp_operation(self, group: list[SimThread]) -> None:
+        self.report.warp_operations += 1
+        kind = group[0].waits_for
+        results = self._results(kind, group)
+        for thread in group:
+            thread.warp_phase += 1
+        for thread, result in self._shuffled(list(zip(group, results, strict=True))):
+            self._resume(thread, (result,))
+
+    def _results(self, kind: str, group: list[SimThread]) -> list[Any]:
+        if kind == "syncwarp":
+            return [None] * len(group)
+        if kind.startswith("shfl"):
+            return [self._shuffled_value(thread, group) for thread in group]
+        votes = {thread.lane: bool(thread.payload) for thread in group}
+        ballot = sum(1 << lane for lane, vote in votes.items() if vote)
+        answer: Any = {"ballot_sync": ballot, "all_sync": all(votes.values()), "any_sync": any(votes.values())}[kind]
+        return [answer] * len(group)
+
+    def _shuffled_value(self, thread: SimThread, group: list[SimThread]) -> Any:
+        value, source = thread.payload
+        if not 0 <= source < WARP:
+            return value  # beyond the warp a lane keeps its own value
+        for other in group:
+            if other.lane == source:
+                return other.payload[0]
+        raise self._error(
+            WarpError, thread.line,
+            f"lane {thread.lane} reads from lane {source}, which does not take part in this shuffle; what it gets is "
+            "not defined. Use whole warps, or a mask and a width that fit", thread,
+        )  # fmt: skip
+
+    def _stuck_warp(self, thread: SimThread) -> SimtError:
+        lanes = [t for t in self.threads if t.warp == thread.warp]
+        absent = [t for t in lanes if thread.mask >> t.lane & 1 and (t.done or t.line != thread.line)]
+        other = absent[0] if absent else thread
+        if other.done:
+            state = "has already ended"
+        elif other.waits_for.startswith("syncthreads"):
+            state = f"waits at the barrier of line {other.line}"
+        else:
+            state = f"waits at {other.waits_for} of line {other.line}"
+        return self._error(
+            WarpError, thread.line,
+            f"{thread.waits_for} of line {thread.line} names lane {other.lane} in its mask {thread.mask:#010x}, but "
+            f"that lane {state}; every named lane has to reach the same operation", thread,
+        )  # fmt: skip
+
+    # -- phases -------------------------------------------------------------------------------
+
+    def _end_phase(self, barrier_line: int) -> None:
+        self.phase_blocks.append(self.block_number)
+        self.phase_lines.append(barrier_line)
+        self.phase += 1
+        if len(self.log) > BATCH:
+            self._analyse()
+        self.phase_start = (len(self.log), len(self.segments.starts))
+
+    def _forget_open_phase(self) -> None:
+        """Drop what the phase that failed has logged: its own fault is the better explanation."""
+        log, segments = self.phase_start
+        del self.log[log:]
+        for column in vars(self.segments).values():
+            del column[segments:]
+        self.unwritten = [found for found in self.unwritten if found.phase < self.phase]
+
+    def _analyse(self) -> None:
+        """Judge and count all phases in the log, then clear it."""
+        accesses = Accesses.of(self.log, self.segments)
+        self.log.clear()
+        self.segments.clear()
+        self.phase_start = (0, 0)
+        race = race_in_phase(accesses)
+        unwritten = min(self.unwritten, key=lambda found: (found.phase, found.offset, found.thread), default=None)
+        if race and not (unwritten and unwritten.phase < race[0]):
+            block = self.phase_blocks[race[0]]
+            self._raise_race(race[1], replace(race[2], block=block), replace(race[3], block=block))
+        if unwritten:
+            raise self._unwritten_error(unwritten)
+        blocks = np.array(self.phase_blocks, np.int64)[accesses.phase] if accesses.phase.size else accesses.phase
+        for number in dict.fromkeys(blocks.tolist()):
+            across = self.block_order.race(number, accesses.where(blocks == number), self.arrays)
+            if across:
+                self._raise_race(*across)
+        if self.profile:
+            count_traffic(accesses, self.arrays, self.counts)
+        if self.tracing:
+            for phase in np.unique(accesses.phase[blocks == 0]):
+                steps = self._steps(accesses.where(accesses.phase == phase))
+                self.report.trace.append(Phase(steps, self.phase_lines[phase]))
+
+    def _steps(self, accesses: Accesses) -> tuple[Step, ...]:
+        steps: list[Step] = []
+        for address, site, thread in zip(accesses.offset, accesses.site, accesses.thread, strict=True):
+            place = SITES.table[site]
+            array = self.arrays[accesses.array[len(steps)]]
+            index = tuple(int(i) for i in np.unravel_index(int(address), array.shape))
+            steps.append(Step(int(thread), place.line, array.name, array.space, KINDS[place.kind], index))
+        return tuple(steps)
+
+    def _raise_race(self, address: int, first: Access, second: Access) -> None:
+        array = self.arrays[address % MAX_ARRAYS]
+        index = ", ".join(str(i) for i in np.unravel_index(address // MAX_ARRAYS, array.shape))
+        across = first.block != second.block
+        advice = (
+            "blocks run in any order and no barrier orders them: give each element to one block, or use an atomic"
+            if across
+            else "nothing orders these two: a syncthreads() between them is missing, or two threads share an element"
+        )
+        raise self._error(
+            DataRaceError,
+            SITES.table[first.site].line,
+            f"data race on {array.name}[{index}] ({array.space} memory): {self._described(first, across)} and "
+            f"{self._described(second, across)}; {advice}",
+            self._thread_index(first.thread),
+            self._block(first.block),
+        ) from None
+
+    def _described(self, access: Access, with_block: bool) -> str:
+        place = SITES.table[access.site]
+        did = ("reads it", "writes it", "changes it atomically")[place.kind]
+        block = f" of block {_shown(self._block(access.block))}" if with_block else ""
+        return f"thread {_shown(self._thread_index(access.thread))}{block} {did} in line {place.line} ({place.text})"
+
+    def _block(self, number: int) -> Dim3:
+        x, rest = number % self.grid_dim.x, number // self.grid_dim.x
+        return Dim3(x, rest % self.grid_dim.y, rest // self.grid_dim.y)
+
+    def _thread_index(self, number: int) -> Dim3:
+        x, rest = number % self.block_dim.x, number // self.block_dim.x
+        return Dim3(x, rest % self.block_dim.y, rest // self.block_dim.y)
+
+    # -- what threads report ------------------------------------------------------------------
+
+    def uninitialized(self, array: Array, site: int, offset: int) -> Any:
+        """Called for an element that holds nothing yet; the verdict waits for the end of the phase.
+
+        If another thread writes the element in the same phase the fault is a race, and is told so.
+        """
+        found = Unwritten(self.phase, offset, self.current.number, self.block_number, site, array)
+        if array.space is LOCAL:
+            raise self._unwritten_error(found)
+        self.unwritten.append(found)
+        return array.convert(UNINITIALIZED_VALUE.get(array.dtype.kind, 0))
+
+    def _unwritten_error(self, found: "Unwritten") -> SimtError:
+        index = ", ".join(str(i) for i in np.unravel_index(found.offset, found.array.shape))
+        return self._error(
+            UninitializedError,
+            SITES.table[found.site].line,
+            f"{found.array.name}[{index}] ({found.array.space} memory) is read before any thread has written it; "
+            "fill it first, edges and tails included",
+            self._thread_index(found.thread),
+            self._block(found.block),
+        )
+
+    def fault(self, kind: type[SimtError], site: int, text: str) -> SimtError:
+        """The error for a fault of the running thread at a site."""
+        return self._error(kind, SITES.table[site].line, text, self.current)
+
+    def tick(self, line: int) -> None:
+        """Called once a turn of each while loop."""
+        self.current.turns += 1
+        if self.current.turns > MAX_TURNS:
+            raise self._error(
+                EndlessLoopError, line,
+                f"the while loop of line {line} has run {MAX_TURNS} turns in one thread; a loop that waits for another "
+                "thread's write never ends, since nothing says when that write becomes visible", self.current,
+            )  # fmt: skip
+
+    def shared_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """The block's shared array for this call; all threads of a block get the same one."""
+        thread = self.current
+        k = thread.shared_calls
+        thread.shared_calls += 1
+        if k < len(self.shared):
+            return self.shared[k]
+        if shape == (0,):
+            shape = (self.dynamic_bytes // dtype.itemsize,)
+        else:
+            self.shared_bytes += int(np.prod(shape)) * dtype.itemsize
+        total = self.shared_bytes + self.dynamic_bytes
+        self.report.shared_bytes = total
+        if total > MAX_SHARED_BYTES:
+            raise LaunchError(
+                f"the block uses {total} B of shared memory; the limit is {MAX_SHARED_BYTES} B (48 KiB). "
+                "Take a smaller tile", None, thread.index.triple, self.block_index.triple
+            )  # fmt: skip
+        size = int(np.prod(shape))
+        array = self._new_array(f"shared{k}", SHARED, shape, dtype, [None] * size)
+        self.shared.append(array)
+        return array
+
+    def local_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """A private array of the running thread."""
+        return self._new_array("local", LOCAL, shape, dtype, [None] * int(np.prod(shape)))
+
+    def log_atomic(self, array: Array, site: int, offset: int) -> None:
+        """Note an atomic access."""
+        if array.space is not LOCAL:
+            self.log.append(offset * STEP + array.base + site)
+
+    def _error(
+        self, kind: type[SimtError], line: int, text: str, thread: "SimThread | Dim3", block: Dim3 | None = None
+    ) -> SimtError:
+        index = thread.index if isinstance(thread, SimThread) else thread
+        where = block or self.block_index
+        place = f"Line {line}, thread {_shown(index)}, block {_shown(where)}."
+        return kind(f"{text}. {place}", line, index.triple, where.triple)
+
+
+def _shown(index: Dim3) -> str:
+    """An index as readers write it: without trailing zeros of unused axes."""
+    x, y, z = index
+    return f"({x}, {y}, {z})" if z else f"({x}, {y})" if y else f"({x})"
+
+
+def _innermost_line(error: BaseException) -> int | None:
+    """Line of the kernel's own code where an exception was raised."""
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if "__simt_divide" in trace.tb_frame.f_globals:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def as_dim3(value: Any, what: str, limits: tuple[int, int, int]) -> Dim3:
+    """Grid or block dimensions from a number or a tuple of up to three."""
+    sizes = (value,) if isinstance(value, int | np.integer) else tuple(value) if isinstance(value, tuple | list) else ()
+    whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in sizes)
+    if not 1 <= len(sizes) <= 3 or not whole:
+        raise LaunchError(f"the {what} is {value!r}; give a whole number or a tuple of up to three")
+    dims = Dim3(*(int(n) for n in sizes))
+    for axis, n, limit in zip("xyz", dims, limits, strict=True):
+        if n < 1:
+            raise LaunchError(f"the {what} has {n} along {axis}; a launch needs at least 1")
+        if n > limit:
+            raise LaunchError(f"the {what} has {n} along {axis}; the limit is {limit}")
+    return dims
+
+
+def check_block(block: Dim3) -> None:
+    """Raise LaunchError for more threads than a block may have."""
+    if block.size > MAX_THREADS:
+        raise LaunchError(
+            f"{block.size} threads in a block ({block.x} × {block.y} × {block.z}); the limit is {MAX_THREADS}"
+        )
+
+
+__all__ = ["Dim3", "Machine", "Phase", "Report", "Step", "UnsupportedError"]

@@ -1,0 +1,263 @@
+"""Rewrites a kernel so that every access to an array passes through the simulator.
+
+``A[i, j]`` becomes a method call that carries the number of its place in the source, so an access
+costs no look at the call stack; a ``0.0`` becomes a float64 and ``a / b`` of integers too, as the
+compiler of numba types them. The rewritten code keeps the file and lines of the original.
+"""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from labsupport.cuda.simt.errors import UnsupportedError
+
+LOAD, STORE, ATOMIC = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place in a kernel's source that accesses memory."""
+
+    line: int
+    kind: int
+    array: str
+    text: str
+
+
+class Sites:
+    """All places seen so far; the index of a site is the number that the rewritten code carries."""
+
+    LIMIT = 1 << 20
+
+    def __init__(self) -> None:
+        self.table: list[Site] = []
+        self.kinds = np.zeros(1024, np.int8)
+
+    def add(self, site: Site) -> int:
+        """Number of a new site."""
+        number = len(self.table)
+        if number == self.LIMIT:
+            raise UnsupportedError(f"{number} places that access memory in one session; restart the kernel of Jupyter")
+        self.table.append(site)
+        if number == self.kinds.size:
+            self.kinds = np.concatenate([self.kinds, np.zeros_like(self.kinds)])
+        self.kinds[number] = site.kind
+        return number
+
+
+SITES = Sites()
+
+
+def transformed(function: FunctionType) -> tuple[Callable[[dict[str, Any]], FunctionType], int]:
+    """A maker of the rewritten function for a namespace, and the function's first line.
+
+    Raises:
+        UnsupportedError: the source cannot be read, or uses something outside the dialect.
+    """
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError) as error:
+        raise UnsupportedError(
+            f"the source of {function.__name__} cannot be read; define the kernel in a cell or a file"
+        ) from error
+    tree = ast.parse(textwrap.dedent("".join(lines)))
+    ast.increment_lineno(tree, max(first, 1) - 1)
+    definition = tree.body[0]
+    if not isinstance(definition, ast.FunctionDef):
+        raise UnsupportedError(f"{function.__name__} is not written with def; a kernel is", line=first)
+    definition.decorator_list = []
+    definition.returns = None
+    rewriter = _Rewriter(definition, lines, max(first, 1))
+    rewriter.run()
+    ast.fix_missing_locations(tree)
+    code = compile(tree, inspect.getsourcefile(function) or "<kernel>", "exec")
+
+    def make(namespace: dict[str, Any]) -> FunctionType:
+        namespace.update(rewriter.constants)
+        exec(code, namespace)
+        made: FunctionType = namespace[function.__name__]
+        return made
+
+    return make, max(first, 1)
+
+
+class _Rewriter(ast.NodeTransformer):
+    def __init__(self, definition: ast.FunctionDef, lines: list[str], first: int) -> None:
+        self.definition, self.lines, self.first = definition, lines, first
+        self.constants: dict[str, Any] = {}
+        self.arrays = _array_names(definition)
+        self.temporaries = 0
+
+    def run(self) -> None:
+        self.definition.body = [
+            item for statement in self.definition.body for item in self._as_list(self.visit(statement))
+        ]
+
+    @staticmethod
+    def _as_list(result: Any) -> list[ast.stmt]:
+        return result if isinstance(result, list) else [result]
+
+    # -- accesses -----------------------------------------------------------------------------
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        if not self._is_array(node.value) or not isinstance(node.ctx, ast.Load):
+            return node
+        return self._call(node, "ld", [self._site(node, LOAD), *self._indices(node)])
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        stores = [t for target in node.targets for t in ast.walk(target) if self._is_store(t)]
+        if not stores:
+            return self.generic_visit(node)
+        value = self.visit(node.value)
+        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
+            return ast.copy_location(self._store(node.targets[0], value), node)
+        name = self._temporary()
+        result: list[ast.stmt] = [_assign(name, value, node)]
+        for target in node.targets:
+            result += self._unpack(target, ast.Name(name, ast.Load()), node)
+        return result
+
+    def _unpack(self, target: ast.expr, value: ast.expr, node: ast.stmt) -> list[ast.stmt]:
+        if isinstance(target, ast.Tuple | ast.List):
+            parts = []
+            for k, element in enumerate(target.elts):
+                item = ast.Subscript(value, ast.Constant(k), ast.Load())
+                parts += self._unpack(element, item, node)
+            return parts
+        if self._is_store(target):
+            assert isinstance(target, ast.Subscript)
+            return [ast.copy_location(self._store(target, value), node)]
+        return [ast.copy_location(ast.Assign([target], value), node)]
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        value = self.visit(node.value)
+        if not self._is_store(node.target):
+            if isinstance(node.op, ast.Div) and isinstance(node.target, ast.Name):
+                quotient = self._division(ast.Name(node.target.id, ast.Load()), value, node)
+                return ast.copy_location(ast.Assign([node.target], quotient), node)
+            node.value = value
+            return node
+        target = node.target
+        assert isinstance(target, ast.Subscript)
+        statements: list[ast.stmt] = []
+        names = []
+        for index in self._indices(target):
+            names.append(self._temporary())
+            statements.append(_assign(names[-1], self.visit(index), node))
+        indices: list[ast.expr] = [ast.Name(name, ast.Load()) for name in names]
+        old = self._call(target, "ld", [self._site(target, LOAD), *indices])
+        if isinstance(node.op, ast.Div):
+            new: ast.expr = self._division(old, value, node)
+        else:
+            new = ast.BinOp(old, node.op, value)
+        store = self._call(target, "st", [self._site(target, STORE), new, *indices])
+        return [*statements, ast.copy_location(ast.Expr(store), node)]
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        function = node.func
+        if (
+            isinstance(function, ast.Attribute)
+            and isinstance(function.value, ast.Attribute)
+            and function.value.attr == "atomic"
+            and node.args
+        ):
+            name = ast.unparse(node.args[0])
+            node.keywords.append(ast.keyword("site", self._site(node, ATOMIC, name)))
+        return node
+
+    def _store(self, target: ast.Subscript, value: ast.expr) -> ast.stmt:
+        indices = [self.visit(index) for index in self._indices(target)]
+        return ast.Expr(self._call(target, "st", [self._site(target, STORE), value, *indices]))
+
+    def _call(self, node: ast.Subscript, method: str, arguments: list[ast.expr]) -> ast.Call:
+        indices = len(arguments) - (1 if method == "ld" else 2)
+        method += str(indices) if indices <= 2 else ""
+        function = ast.Attribute(ast.Name(self._name(node.value), ast.Load()), method, ast.Load())
+        return ast.copy_location(ast.Call(function, arguments, []), node)
+
+    def _indices(self, node: ast.Subscript) -> list[ast.expr]:
+        found = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+        for index in found:
+            if isinstance(index, ast.Slice | ast.Starred):
+                raise UnsupportedError(
+                    f"line {node.lineno}: {ast.unparse(node)} takes a part of an array; a thread reads and writes "
+                    "single elements, so loop over the indices",
+                    line=node.lineno,
+                )
+        return found
+
+    def _site(self, node: ast.expr, kind: int, name: str = "") -> ast.Constant:
+        text = self.lines[node.lineno - self.first].strip() if 0 <= node.lineno - self.first < len(self.lines) else ""
+        array = name or self._name(node.value)  # type: ignore[attr-defined]
+        return ast.Constant(SITES.add(Site(node.lineno, kind, array, text)))
+
+    def _is_store(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and self._is_array(node.value)
+
+    def _is_array(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in self.arrays
+
+    @staticmethod
+    def _name(node: ast.expr) -> str:
+        assert isinstance(node, ast.Name)
+        return node.id
+
+    def _temporary(self) -> str:
+        self.temporaries += 1
+        return f"__simt_{self.temporaries}"
+
+    # -- types as the compiler sees them ------------------------------------------------------
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        if not isinstance(node.value, float):
+            return node
+        name = f"__simt_f64_{len(self.constants)}"
+        self.constants[name] = np.float64(node.value)
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        return self._division(node.left, node.right, node) if isinstance(node.op, ast.Div) else node
+
+    @staticmethod
+    def _division(left: ast.expr, right: ast.expr, node: ast.AST) -> ast.Call:
+        call = ast.Call(ast.Name("__simt_divide", ast.Load()), [left, right], [])
+        return ast.copy_location(call, node)
+
+    # -- loops that never end -----------------------------------------------------------------
+
+    def visit_While(self, node: ast.While) -> ast.AST:
+        self.generic_visit(node)
+        tick = ast.Expr(ast.Call(ast.Name("__simt_tick", ast.Load()), [ast.Constant(node.lineno)], []))
+        node.body.insert(0, ast.copy_location(tick, node))
+        return node
+
+
+def _assign(name: str, value: ast.expr, node: ast.AST) -> ast.stmt:
+    return ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], value), node)
+
+
+def _array_names(definition: ast.FunctionDef) -> set[str]:
+    """Names that hold arrays: parameters, results of ``….array(…)``, and other names for these."""
+    names = {argument.arg for argument in definition.args.args}
+    assignments = [node for node in ast.walk(definition) if isinstance(node, ast.Assign)]
+    grown = True
+    while grown:
+        grown = False
+        for node in assignments:
+            value = node.value
+            made = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "array"
+            if made or (isinstance(value, ast.Name) and value.id in names):
+                for target in node.targets:
+                    if isinstance(target, ast.Name) and target.id not in names:
+                        names.add(target.id)
+                        grown = True
+    return names
