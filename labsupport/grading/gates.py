@@ -13,6 +13,7 @@ import numpy as np
 from labsupport.grading import formula, function
 from labsupport.grading.answers import MISSING
 from labsupport.grading.records import Choice, Exercise, Formula, Function, Several, Written
+from labsupport.grading.tolerance import EPS
 from labsupport.grading.verdict import Verdict
 
 #: A message may quote what came back: the reader has it already.
@@ -91,6 +92,33 @@ def near_misses_fail(record: Exercise, judge: Judge) -> None:
         assert verdict.state == "fail", f"{name} in the result of {record.id} passes:\n{verdict}"
 
 
+def errors_beyond_tolerance_fail(record: Exercise, judge: Judge) -> None:
+    """A hundred times the stated allowance, worked out here anew, fails: the stated tolerance is the one held."""
+    if not isinstance(record, Function | Formula):
+        return
+    plain = formula.as_function(record) if isinstance(record, Formula) else record
+    if plain.call is not None or not _returns_floats(plain):
+        return
+    tolerance = plain.tolerance
+
+    def off(*args: Any, **kwargs: Any) -> Any:
+        inputs = [np.asarray(value).dtype.name for value in args if isinstance(value, np.ndarray | np.generic)]
+        length = tolerance.length(args, kwargs)
+        stated = tolerance.scale(*args, **kwargs) if callable(tolerance.scale) else None
+
+        def add(array: np.ndarray) -> np.ndarray:
+            eps = max(EPS[name] for name in ["float64", array.dtype.name, *inputs] if name in EPS)
+            finite = np.abs(np.where(np.isfinite(array), array, 0)).astype(np.float64)
+            largest = float(finite.max(initial=0.0)) or 1.0
+            scale = stated if stated is not None else finite if tolerance.scale == "each" else largest
+            return array + 100 * tolerance.c * eps * length * scale
+
+        return _walk(record.right_answer()(*args, **kwargs), add)
+
+    verdict = judge(record, off, SEEDS[0])
+    assert verdict.state == "fail", f"an error of 100 tolerances in the result of {record.id} passes:\n{verdict}"
+
+
 def nothing_leaks(record: Exercise, judge: Judge) -> None:
     """No message and no hint contains the expected value, however it is written."""
     said = [judge(record, answer, SEEDS[0]).message for _, answer, _ in mistaken_answers(record)]
@@ -133,6 +161,7 @@ GATES: dict[str, Callable[[Exercise, Judge], None]] = {
         stubs_are_todo,
         wrong_kinds_are_told,
         near_misses_fail,
+        errors_beyond_tolerance_fail,
         nothing_leaks,
         cases_repeat,
         speaks_well,

@@ -11,6 +11,7 @@ import random
 import signal
 import sys
 import threading
+import time
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -125,19 +126,20 @@ def _deadline(seconds: float) -> Iterator[bool]:
         yield False
         return
     ticks = 0
-    imports_left = max(1.0, _IMPORT_SECONDS / seconds)
+    importing = False
+    patience = time.monotonic() + _IMPORT_SECONDS
 
     def ring(number: int, frame: types.FrameType | None) -> None:
-        nonlocal ticks, imports_left
-        importing = False
+        nonlocal ticks, importing
+        was_importing, importing = importing, False
         while frame is not None and frame.f_code is not _invoke.__code__:
             importing = importing or frame.f_code.co_filename == "<frozen importlib._bootstrap>"
             frame = frame.f_back
         if frame is None:
             return  # the call is over: nothing to stop
-        if importing and imports_left > 0:
-            imports_left -= 1
-            signal.setitimer(signal.ITIMER_REAL, seconds, _CALM)
+        if time.monotonic() < patience and (importing or was_importing):
+            if not importing:
+                signal.setitimer(signal.ITIMER_REAL, seconds, _CALM)
             return
         ticks += 1
         if ticks == _CALM_TICKS:

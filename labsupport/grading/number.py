@@ -223,7 +223,7 @@ def spellings(record: Number) -> tuple[str, ...]:
     texts = {f"{record.expected}", f"{record.expected:g}"}
     for size in (1, 10**3, 10**6, 10**9, 10**12, 2**10, 2**20, 2**30, 2**40):
         value = due / size
-        texts |= {f"{float(value):.{digits}g}" for digits in (4, 5, 6, 10)}
+        texts |= {f"{float(value):.{digits}g}" for digits in (4, 5, 6, 10, 12, 15)}
         if value.denominator == 1:
             texts |= {f"{int(value)}", f"{int(value):,}", f"{int(value):_}"}
     if math.isfinite(float(due)):

@@ -359,6 +359,15 @@ class Several(Exercise):
         """Return the right answers by part."""
         return {name: part.right_answer() for name, part in self.parts.items()}
 
+    def question(self) -> tuple[str, ...]:
+        """Return the prompt, then the questions of the parts."""
+        lines = list(super().question())
+        for name, part in self.parts.items():
+            first, *rest = part.question()
+            lines.append(f"{name}: {first}" if part.prompt != self.prompt else f"{name}:")
+            lines += rest
+        return tuple(lines)
+
     def secrets(self) -> tuple[str, ...]:
         """Return the secrets of all parts."""
         return tuple(text for part in self.parts.values() for text in part.secrets())

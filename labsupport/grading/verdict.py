@@ -120,20 +120,24 @@ class Note:
         return {"text/plain": self.text(), "text/html": self.html()}
 
 
-_TOKENS = re.compile(r"`([^`\n]+)`|\$\$([^$]+)\$\$|\$([^$\n]+)\$|\*\*([^*\n]+)\*\*")
+_TOKENS = re.compile(
+    r"`([^`\n]+)`|\$\$([^$]+)\$\$|\$([^$\n]+)\$|\*\*([^*\s](?:[^*\n]*[^*\s])?)\*\*|(?<![\w*])\*([^*\s](?:[^*\n]*[^*\s])?)\*(?![\w*])"
+)
 
 
 def inline_html(text: str) -> str:
-    """Escape ``text`` and turn its `code`, $formula$ and **strong** into HTML; anything else stays text."""
+    """Escape ``text`` and turn its `code`, $formula$, **strong** and *stress* into HTML; the rest stays text."""
     out: list[str] = []
     end = 0
     for match in _TOKENS.finditer(text):
         out.append(html.escape(text[end : match.start()]))
-        code, display, formula, strong = match.groups()
+        code, display, formula, strong, stress = match.groups()
         if code is not None:
             out.append(f"<code>{html.escape(code)}</code>")
         elif strong is not None:
             out.append(f"<strong>{html.escape(strong)}</strong>")
+        elif stress is not None:
+            out.append(f"<em>{html.escape(stress)}</em>")
         elif display is not None:
             out.append(f"\\[{html.escape(display)}\\]")
         else:

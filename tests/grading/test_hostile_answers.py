@@ -385,7 +385,21 @@ def test_an_import_is_never_cut_short(softmax_record, tmp_path, monkeypatch):
     def imports(x):
         import slow_to_import
 
-        assert slow_to_import.ready
+        if slow_to_import.ready:
+            slow_to_import.ready = False
+            time.sleep(0.3)
         return right(x)
 
-    assert judge(softmax_record, imports).state == "pass"
+    assert judge(softmax_record, imports).message == judge(softmax_record, right).message
+
+
+def test_an_endless_loop_after_an_import_is_stopped(ask, tmp_path, monkeypatch):
+    (tmp_path / "slow_before_a_loop.py").write_text("import time\ntime.sleep(0.6)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def imports(x):
+        import slow_before_a_loop  # noqa: F401
+
+        endless_under_bare_except(x)
+
+    assert "did not end within" in ask(imports).message

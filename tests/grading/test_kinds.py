@@ -18,9 +18,15 @@ SHAPE = Shape(
 
 
 @pytest.mark.parametrize(
-    "answer", [(2, 8, 128, 256), [2, 8, 128, 256], np.zeros((2, 8, 128, 256), np.int8).shape, np.array([2, 8, 128, 256]),
-               (np.int64(2), 8, np.uint8(128), 256)]
-)  # fmt: skip
+    "answer",
+    [
+        (2, 8, 128, 256),
+        [2, 8, 128, 256],
+        np.zeros((2, 8, 128, 256), np.int8).shape,
+        np.array([2, 8, 128, 256]),
+        (np.int64(2), 8, np.uint8(128), 256),
+    ],
+)
 def test_a_shape_may_be_any_sequence_of_whole_numbers(answer):
     assert judge(SHAPE, answer).state == "pass"
 

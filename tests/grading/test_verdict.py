@@ -89,6 +89,8 @@ def test_inline_marks_become_html():
     assert inline_html("`a<b` and $x_i$ and **c** and $$y$$") == (
         "<code>a&lt;b</code> and \\(x_i\\) and <strong>c</strong> and \\[y\\]"
     )
+    assert inline_html("*so* it is, (*thus*).") == "<em>so</em> it is, (<em>thus</em>)."
+    assert inline_html("2*M*N*K and a ** b ** c") == "2*M*N*K and a ** b ** c"
     assert inline_html("it costs 3 $ and 4 * 5 * 6") == "it costs 3 $ and 4 * 5 * 6"
 
 
