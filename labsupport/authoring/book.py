@@ -6,6 +6,7 @@ notebook on its own account: that is what the build of the notebooks does, befor
 """
 
 import argparse
+import functools
 import hashlib
 import json
 import os
@@ -155,15 +156,20 @@ def source_place(root: Path, notebook: str, position: int) -> str | None:
 
     myst-nb counts ten thousand lines to a cell. None where the source does not have that place any more.
     """
+    cell, line = divmod(position, 10000)
+    for name, source, cells in planned_lines(root, Path(notebook).stem):
+        if name == Path(notebook) and 0 < cell <= len(cells):
+            lines = cells[cell - 1]
+            return f"{source.as_posix()}:{lines[min(max(line, 1), len(lines)) - 1]}"
+    return None
+
+
+@functools.cache
+def planned_lines(root: Path, stem: str) -> tuple[tuple[Path, Path, list[list[int]]], ...]:
+    """Return (notebook, source, line numbers of each cell) of the notebooks of one chapter."""
     from labsupport.authoring.build import survey
 
-    stem = Path(notebook).stem
-    cell, line = divmod(position, 10000)
-    for planned in survey(root, [stem]).plans:
-        if planned.notebook == Path(notebook) and 0 < cell <= len(planned.lines):
-            lines = planned.lines[cell - 1]
-            return f"{planned.source.as_posix()}:{lines[min(max(line, 1), len(lines)) - 1]}"
-    return None
+    return tuple((planned.notebook, planned.source, planned.lines) for planned in survey(root, [stem]).plans)
 
 
 class SourceWarnings:

@@ -58,6 +58,7 @@ OPTIONAL_STYLES = ("explore.css", "exercises.css")
 OPTIONAL_SCRIPTS = ("explore.js", "exercises-data.js", "exercises.js")
 
 CHECKBOX = re.compile(r'<input class="task-list-item-checkbox"[^>]*(?=>)')
+EMPTY_HEADER = re.compile(r"<th\b[^>]*>\s*(?:<p>\s*</p>)?\s*</th>")
 SECTIONS = '<details class="sections-inline"><summary>On this page</summary>{}</details>'
 
 WIDGET = re.compile(r'data-widget="([a-z0-9-]+)"')
@@ -118,10 +119,11 @@ def mend(body: str) -> str:
     """Take out of a page's body what breaks accessibility rules.
 
     Docutils marks bibliography entries with roles that ARIA withdrew, and footnotes as landmarks; the boxes of
-    a task list have no names.
+    a task list have no names, and the corner of a table is a header without a text.
     """
     body = body.replace(' role="doc-biblioentry"', "").replace('<div role="list" class="citation-list">', "<div>")
     body = CHECKBOX.sub(lambda box: f'{box[0]} aria-label="{"done" if "checked=" in box[0] else "open"}"', body)
+    body = EMPTY_HEADER.sub("<td></td>", body)
     return body.replace("<aside ", "<div ").replace("</aside>", "</div>").replace(' role="doc-footnote"', "")
 
 
@@ -177,6 +179,32 @@ def outdated_glossary(app: Sphinx, env: BuildEnvironment, added: Any, changed: A
     return [page for page, data in env.metadata.items() if data.get("glossary-files", now) != now]
 
 
+def restore_numbers(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Give Sphinx back its own numbers before it compares them with new ones: else every page looks changed."""
+    env.toc_fignumbers = getattr(env, "book_plain_numbers", env.toc_fignumbers)
+    return []
+
+
+def number_by_chapter(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Number equations, figures and tables within their chapter, as 5.1, 5.2; on other pages from 1.
+
+    Sphinx takes the first part from numbered headings; the book's headings carry their numbers by hand.
+    """
+    plain = env.toc_fignumbers
+    env.book_plain_numbers = plain  # type: ignore[attr-defined]
+    env.toc_fignumbers = {
+        page: {kind: chapter_numbers(page, numbers) for kind, numbers in kinds.items()} for page, kinds in plain.items()
+    }
+    return []
+
+
+def chapter_numbers(page: str, numbers: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of one page's equations (or figures), by id, in the order of the page."""
+    chapter = re.match(r"(?:chapters|exercises|solutions)/(\d\d)-", page)
+    prefix = (int(chapter[1]),) if chapter else ()
+    return {name: (*prefix, place) for place, name in enumerate(sorted(numbers, key=numbers.__getitem__), start=1)}
+
+
 class Entry:
     """One glossary entry: its terms and its definition, each line with the file and line it came from."""
 
@@ -210,19 +238,32 @@ def read_entries(file: Path) -> list[Entry]:
     return entries
 
 
-def merge_glossaries(files: list[Path]) -> list[Entry]:
-    """Read glossary files and sort their entries by first term; a term given twice raises ValueError."""
+def merge_glossaries(files: list[Path]) -> tuple[list[Entry], list[str]]:
+    """Read glossary files; return their entries sorted by first term, and every slip with file and line.
+
+    Of a term that is given twice the first entry stays.
+    """
     entries: list[Entry] = []
+    slips: list[str] = []
     seen: dict[str, str] = {}
     for file in files:
-        for entry in read_entries(file):
-            for term, _, number in entry.terms:
-                here = f"{file.name}:{number}"
-                if term.lower() in seen:
-                    raise ValueError(f"{here}: the term {term!r} stands already in {seen[term.lower()]}")
-                seen[term.lower()] = here
-            entries.append(entry)
-    return sorted(entries, key=lambda entry: entry.terms[0][0].lower())
+        try:
+            found = read_entries(file)
+        except ValueError as error:
+            slips.append(str(error))
+            continue
+        for entry in found:
+            fresh = []
+            for place in entry.terms:
+                here = f"{file.name}:{place[2]}"
+                if place[0].lower() in seen:
+                    slips.append(f"{here}: the term {place[0]!r} stands already in {seen[place[0].lower()]}")
+                else:
+                    seen[place[0].lower()] = here
+                    fresh.append(place)
+            if fresh:
+                entries.append(Entry(fresh, entry.definition))
+    return sorted(entries, key=lambda entry: entry.terms[0][0].lower()), slips
 
 
 class BookGlossary(Glossary):
@@ -236,10 +277,9 @@ class BookGlossary(Glossary):
         self.env.metadata[self.env.docname]["glossary-files"] = names_of(files)
         for file in files:
             self.env.note_dependency(str(file))
-        try:
-            entries = merge_glossaries(files)
-        except ValueError as error:
-            raise self.error(str(error)) from error
+        entries, slips = merge_glossaries(files)
+        for slip in slips:
+            logger.warning("book/glossary/%s", slip)
         self.content = StringList()
         for entry in entries:
             for text, source, number in entry.terms:
@@ -276,6 +316,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_role("chapter", ChapterRole())
     app.connect("config-inited", add_bibliographies, priority=100)
     app.connect("config-inited", add_assets)
+    app.connect("env-get-updated", restore_numbers, priority=1)
+    app.connect("env-get-updated", number_by_chapter, priority=1000)
     app.connect("env-get-outdated", outdated_glossary)
     app.connect("html-page-context", prepare_page, priority=1000)
     app.connect("build-finished", copy_mathjax)
