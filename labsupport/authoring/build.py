@@ -84,8 +84,24 @@ def survey(root: Path, only: Iterable[str] = ()) -> Sources:
             surveyed.faults += error.faults
     if not list(only):
         surveyed.faults += orphans(root)
-    surveyed.faults.sort()
+    surveyed.faults = sorted({*surveyed.faults, *shared_ids(surveyed.plans)})
     return surveyed
+
+
+def shared_ids(plans: list[Plan]) -> list[Fault]:
+    """An exercise id that two sources use: the reader's progress would take one for the other."""
+    first: dict[str, Path] = {}
+    faults = []
+    for planned in plans:
+        for cell, lines in zip(planned.document["cells"], planned.lines, strict=True):
+            name = cell["metadata"].get("exercise")
+            if name and first.setdefault(name, planned.source) != planned.source:
+                problem = f"the exercise id {name!r} belongs to {first[name]} too"
+                fault = Fault(
+                    path=planned.source, line=lines[0], problem=problem, remedy="give each exercise an id of its own"
+                )
+                faults.append(fault)
+    return faults
 
 
 def plan(root: Path, source: Path, graph: Graph, pins: str) -> list[Plan]:

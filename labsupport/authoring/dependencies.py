@@ -80,8 +80,18 @@ class Graph:
         if name not in self._modules:
             base = self.root.joinpath(*name.split("."))
             path = next((p for p in (base / "__init__.py", base.with_suffix(".py")) if p.is_file()), None)
-            self._modules[name] = Module(name, path) if path else None
+            self._modules[name] = self._parsed(name, path) if path else None
         return self._modules[name]
+
+    def _parsed(self, name: str, path: Path) -> Module:
+        try:
+            return Module(name, path)
+        except SyntaxError as error:
+            shown = path.relative_to(self.root)
+            problem = f"the file is no Python: {error.msg}"
+            raise SourceError(
+                [Fault(path=shown, line=error.lineno or 1, problem=problem, remedy="correct it")]
+            ) from error
 
     def files(self, code: list[tuple[int, str]], shown: Path, chapter: str) -> list[Path]:
         """Files under the root that the code cells ``(first line, text)`` can reach, sorted, relative to the root.

@@ -5,11 +5,12 @@ a notebook: whoever calls it decides what happens to the outputs.
 """
 
 import asyncio
+import contextlib
 import os
 import re
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ async def execute_all(runs: list[Run], root: Path, jobs: int) -> AsyncIterator[t
             await asyncio.gather(*waiting, return_exceptions=True)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _kernel_environment(root: Path) -> Iterator[dict[str, str]]:
     """The kernels' variables: labsupport is the one of this tree, and the user's IPython profile is left out."""
     with tempfile.TemporaryDirectory(prefix="labsupport-ipython-", ignore_cleanup_errors=True) as profile:
@@ -77,6 +78,11 @@ async def _execute(run: Run, root: Path, environment: dict[str, str]) -> None:
         nonlocal at
         at = cell_index
 
+    def interruptible(notebook: Any) -> None:
+        # nbclient takes Ctrl-C for itself and ends its own kernel only; here it has to end the whole build.
+        with contextlib.suppress(RuntimeError):  # Windows has no such handlers, and leaves Ctrl-C alone
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+
     client = NotebookClient(
         node,
         timeout=TIMEOUT,
@@ -86,6 +92,7 @@ async def _execute(run: Run, root: Path, environment: dict[str, str]) -> None:
         store_widget_state=False,
         resources={"metadata": {"path": str(folder)}},
         on_cell_start=started,
+        on_notebook_start=interruptible,
     )
     try:
         await client.async_execute(env=environment)

@@ -1,6 +1,7 @@
 """Building: what runs, what does not, what stays when something fails, and that the bytes are the same every time."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from labsupport.authoring.build import build, replace_file, sources, survey
+from labsupport.authoring import execute
+from labsupport.authoring.build import build, replace_file, survey
+from labsupport.authoring.build import sources as source_files
 from labsupport.authoring.notebook import load
 
 from .conftest import bring_up_to_date, write_sources
@@ -180,6 +183,60 @@ def test_a_chapter_holds_questions_and_no_answers(book: Path, old: str, new: str
     assert told in "\n".join(str(fault) for fault in survey(book).faults)
 
 
+def test_one_exercise_id_in_two_chapters(sources: Path) -> None:
+    text = (sources / EXERCISES).read_text(encoding="utf-8")
+    (sources / "book/exercises/06-other.md").write_text(text, encoding="utf-8")
+    assert [str(fault) for fault in survey(sources).faults] == [
+        "book/exercises/06-other.md:19: the exercise id 'twice' belongs to book/exercises/05-tiny.md too;"
+        " give each exercise an id of its own"
+    ]
+
+
+def test_a_file_of_the_package_that_is_no_python(book: Path) -> None:
+    edit(book, "labsupport/ops/add.py", "def add(x, y):", "def add(x, y)")
+    assert [str(fault) for fault in survey(book).faults] == [
+        "labsupport/ops/add.py:1: the file is no Python: expected ':'; correct it"
+    ]
+
+
+def test_a_cell_that_never_ends_is_named(book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execute, "TIMEOUT", 1)
+    edit(book, CHAPTER, "print(double(2))", "import time\ntime.sleep(60)")
+    [failure] = build(book, survey(book).plans, 1, lambda *_: None)
+    assert str(failure) == (
+        "chapters/05-tiny.ipynb: cell 'sec-5-1-doubling--2' (book/chapters/05-tiny.md:20) ran for more than 1 s; make it smaller"
+    )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no signal for Ctrl-C to another process")
+def test_stopping_leaves_the_last_good_notebooks_and_no_kernel(book: Path) -> None:
+    before = contents(book)
+    mark = book / "started"
+    edit(
+        book,
+        CHAPTER,
+        "print(double(2))",
+        f"import os, pathlib, time\npathlib.Path('{mark}').write_text(str(os.getpid()))\ntime.sleep(90)",
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-m", "labsupport.authoring", "build", "--root", str(book)],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    end = time.monotonic() + 60
+    while not (mark.exists() and mark.read_text()) and time.monotonic() < end:
+        time.sleep(0.1)
+    kernel = int(mark.read_text())
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert said.splitlines()[-1] == "stopped; every notebook is as it was or finished"
+    assert contents(book) == before
+    with pytest.raises(ProcessLookupError):
+        os.kill(kernel, 0)
+
+
 def test_a_notebook_without_a_source_and_a_source_without_a_name(book: Path) -> None:
     (book / CHAPTER).rename(book / "book/chapters/Tiny.md")
     assert [str(fault) for fault in survey(book).faults] == [
@@ -196,7 +253,7 @@ def test_chapters_can_be_chosen(sources_of: Callable[..., list[str]]) -> None:
 
 @pytest.fixture
 def sources_of(built: Path) -> Callable[..., list[str]]:
-    return lambda *only: [path.as_posix() for path in sources(built, only)]
+    return lambda *only: [path.as_posix() for path in source_files(built, only)]
 
 
 def test_a_file_is_replaced_in_one_step_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
