@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from labsupport.cost import (
     DEVICES,
@@ -278,10 +279,10 @@ def padding() -> Explorable:
     )
 
 
-def _error(K: int, dtype: type, tile_k: int, accumulator: type | None = None) -> float:
+def _error(K: int, dtype: DTypeLike, tile_k: int, accumulator: DTypeLike | None = None) -> float:
     """Median over the outputs of |C − exact| for seeded uniform operands with a (16, 16) result."""
     rng = np.random.default_rng(K)
-    A, B = (rng.uniform(-1, 1, size).astype(dtype) for size in ((16, K), (K, 16)))
+    A, B = rng.uniform(-1, 1, (16, K)).astype(dtype), rng.uniform(-1, 1, (K, 16)).astype(dtype)
     C = matmul_tiled(A, B, (16, 16, tile_k), accumulator).astype(np.float64)
     exact = A.astype(np.float64) @ B.astype(np.float64)
     return float(np.median(np.abs(C - exact)))
