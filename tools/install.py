@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -214,7 +215,7 @@ def run_pip(root, venv):
             for line in pip.stdout:
                 log.write(line)
                 log.flush()
-                progress.show(line)
+                progress.read(line)
         finally:
             progress.close()
             if pip.poll() is None and sys.exc_info()[0]:
@@ -279,47 +280,54 @@ def run_newer():
 
 
 class Progress:
-    """How far pip is: one line that is rewritten on a terminal, a line now and then in a log."""
+    """How far pip is: one line that is rewritten on a terminal, a line now and then in a log.
+
+    A thread repeats the line, because pip is silent for a minute while it copies the files of PyTorch.
+    """
 
     def __init__(self, total):
         self.total = total
         self.seen = set()
+        self.doing = "starting"
         self.terminal = sys.stdout.isatty()
-        self.shown = 0.0
         self.began = time.time()
+        self.ended = threading.Event()
+        self.clock = threading.Thread(target=self.repeat, daemon=True)
+        self.clock.start()
 
-    def show(self, line):
-        """Read one line of pip's and tell the reader where things stand."""
+    def read(self, line):
+        """Take in one line of pip's."""
         found = re.match(
             r"(Collecting|Requirement already satisfied:|Obtaining|Processing) ([A-Za-z0-9_./-]+|file:)", line
         )
         if found:
             self.seen.add(found.group(2))
-        verbs = "Collecting|Downloading|Building|Installing collected packages|Preparing|Obtaining|Processing"
-        doing = re.match(rf"\s*({verbs})\s?(\S*)(.*)", line)
-        if not doing:
-            return
-        text = (
-            "installing into .venv"
-            if doing.group(1).startswith("Installing")
-            else (doing.group(1).lower() + " " + doing.group(2).split("/")[-1])
-        )
-        size = re.search(r"\(([\d.]+ [kMG]B)\)", line)
-        text = "[{}/{}] {}{} ({:.0f} s)".format(
-            min(len(self.seen), self.total),
-            self.total,
-            text,
-            " " + size.group(1) if size else "",
-            time.time() - self.began,
-        )
+        verb = re.match(r"\s*(Collecting|Downloading|Building|Installing|Preparing|Obtaining|Processing)\s?(\S*)", line)
+        if verb and verb.group(1) == "Installing" and "collected packages" in line:
+            self.doing = "copying the packages into .venv"
+        elif verb:
+            size = re.search(r"\([\d.]+ [kMG]B\)", line)
+            self.doing = " ".join([verb.group(1).lower(), verb.group(2).split("/")[-1], size.group(0) if size else ""])
+
+    def repeat(self):
+        """Show the state, every second on a terminal and every ten seconds in a log, until it ends."""
+        while not self.ended.wait(1 if self.terminal else 10):
+            self.show()
+
+    def show(self):
+        """Show the state once."""
+        done = f"[{min(len(self.seen), self.total)}/{self.total}]"
+        text = f"{done} {self.doing.strip()} ({time.time() - self.began:.0f} s)"
         if self.terminal:
             print("\r" + text[:100].ljust(100), end="", flush=True)
-        elif time.time() - self.shown > 5 or doing.group(1).startswith("Installing"):
+        else:
             print(text, flush=True)
-            self.shown = time.time()
 
     def close(self):
-        """Leave the line."""
+        """Show the last state and leave the line."""
+        self.ended.set()
+        self.clock.join()
+        self.show()
         if self.terminal:
             print()
 
