@@ -50,7 +50,7 @@ def get(exercise_id: str) -> Exercise:
         _load(name)
     if exercise_id in _by_id:
         return _by_id[exercise_id]
-    close = difflib.get_close_matches(exercise_id, sorted(_by_id), n=3, cutoff=0.5)
+    close = difflib.get_close_matches(exercise_id.lower(), sorted(_by_id), n=3, cutoff=0.5)
     if not close:
         raise KeyError(f"there is no exercise {exercise_id!r}; progress() lists them all.")
     raise KeyError(f"there is no exercise {exercise_id!r}. Did you mean {' or '.join(map(repr, close))}?")

@@ -7,7 +7,7 @@ of the book does not stop at a check.
 from typing import Any
 
 from labsupport.grading import registry, solutions
-from labsupport.grading.answers import MISSING, digest, type_name
+from labsupport.grading.answers import MISSING, digest, is_stub, type_name
 from labsupport.grading.judge import judge
 from labsupport.grading.progress import store
 from labsupport.grading.progress_table import Progress
@@ -15,7 +15,7 @@ from labsupport.grading.records import Exercise
 from labsupport.grading.verdict import Note, Verdict
 
 
-def check(exercise: str, answer: Any = MISSING, unit: str | None = None) -> Verdict:
+def check(exercise: Any = MISSING, answer: Any = MISSING, unit: str | None = None) -> Verdict:
     """Judge an answer and remember the verdict.
 
     Args:
@@ -27,7 +27,7 @@ def check(exercise: str, answer: Any = MISSING, unit: str | None = None) -> Verd
     record = _find(exercise)
     if isinstance(record, Verdict):
         return record
-    given = answer if unit is None else (answer, unit)
+    given = answer if unit is None or is_stub(answer) else (answer, unit)
     verdict = judge(record, given)
     notes = store().record(record.id, verdict.state, "" if verdict.state == "todo" else digest(given))
     if not notes:
@@ -35,7 +35,7 @@ def check(exercise: str, answer: Any = MISSING, unit: str | None = None) -> Verd
     return Verdict(verdict.state, verdict.exercise, verdict.message, verdict.mistake, (*verdict.notes, *notes))
 
 
-def hint(exercise: str) -> Note | Verdict:
+def hint(exercise: Any = MISSING) -> Note | Verdict:
     """Open one hint more of an exercise and show it; how many are open is remembered."""
     record = _find(exercise)
     if isinstance(record, Verdict):
@@ -46,7 +46,7 @@ def hint(exercise: str) -> Note | Verdict:
     return Note(record.id, f"hint {number} of {total}.", record.hints[number - 1] + last)
 
 
-def solution(exercise: str) -> Note | Verdict:
+def solution(exercise: Any = MISSING) -> Note | Verdict:
     """Show the explained solution, after an attempt or when asked a second time."""
     record = _find(exercise)
     if isinstance(record, Verdict):
@@ -86,7 +86,8 @@ def progress(reset: str | None = None) -> Progress | Verdict:
 def _find(exercise: Any) -> Exercise | Verdict:
     """Return the record, or the verdict that says why there is none."""
     if type(exercise) is not str:
-        what = f"the id of an exercise comes first, in quotes; you passed {type_name(exercise)}."
+        passed = "" if exercise is MISSING else f"; you passed {type_name(exercise)}"
+        what = f"the id of an exercise comes first, in quotes{passed}."
         return Verdict("fail", "check", f'{what}\nFor example: check("softmax-stable", softmax).')
     try:
         return registry.finder().get(exercise)

@@ -23,11 +23,15 @@ _KINDS = {"b": "true or false", "i": "whole numbers", "f": "floating-point numbe
 
 
 class Finding(Exception):
-    """What is wrong with an answer, as one sentence in the reader's words."""
+    """What is wrong with an answer, as one sentence in the reader's words.
 
-    def __init__(self, text: str) -> None:
+    ``of_values`` marks numbers that are wrong in a result of the right form.
+    """
+
+    def __init__(self, text: str, of_values: bool = False) -> None:
         super().__init__(text)
         self.text = text
+        self.of_values = of_values
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,26 @@ def _tensor_types(torch: types.ModuleType) -> tuple[type, ...]:
     return (torch.Tensor, torch.nn.Parameter) if hasattr(torch, "nn") and hasattr(torch, "Tensor") else ()
 
 
+def plain(tree: Tree) -> Any:
+    """Return a result as plain arrays in tuples and dicts: the judge's own copy."""
+    if isinstance(tree, Leaf):
+        return tree.values
+    if isinstance(tree, dict):
+        return {key: plain(part) for key, part in tree.items()}
+    return tuple(plain(part) for part in tree)
+
+
+def same_shapes(result: Tree, form: Tree) -> bool:
+    """Return whether a result has the structure and the shapes that are due."""
+    if isinstance(result, Leaf) and isinstance(form, Leaf):
+        return result.values.shape == form.values.shape
+    if isinstance(result, dict) and isinstance(form, dict):
+        return set(result) == set(form) and all(same_shapes(result[key], form[key]) for key in form)
+    if isinstance(result, tuple) and isinstance(form, tuple) and len(result) == len(form):
+        return all(same_shapes(a, b) for a, b in zip(result, form, strict=True))
+    return False
+
+
 @dataclass(frozen=True)
 class Rules:
     """What one case allows: tolerance, inputs and how strictly dtypes are held."""
@@ -207,7 +231,7 @@ def _compare_leaf(result: Leaf, form: Leaf, truth: Leaf, rules: Rules, where: st
     if form.kind in "bi":
         wrong = result.values != truth.values
         if wrong.any():
-            raise Finding(where + _wrong_places(result, truth, wrong))
+            raise Finding(where + _wrong_places(result, truth, wrong), of_values=True)
         return
     _compare_finite(result, truth, where)
     eps_of = coarsest([*rules.input_formats(), *([result.format] if result.format else [])])
@@ -219,7 +243,7 @@ def _compare_leaf(result: Leaf, form: Leaf, truth: Leaf, rules: Rules, where: st
         error = np.abs(result.values.astype(wide) - reference.astype(wide))
     wrong = finite & ~(error <= allowed)
     if wrong.any():
-        raise Finding(where + _wrong_places(result, truth, wrong))
+        raise Finding(where + _wrong_places(result, truth, wrong), of_values=True)
 
 
 def _shape_help(result: Leaf, form: Leaf) -> str:

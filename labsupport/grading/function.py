@@ -5,6 +5,7 @@ value. The oracle's results exist before the answer runs. A known mistake is rec
 answer agrees with it on every case on which it differs from the truth.
 """
 
+import copy
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ import numpy as np
 
 from labsupport.grading import forbidden, guard
 from labsupport.grading.answers import contains_stub, type_name
-from labsupport.grading.compare import Finding, Leaf, Rules, Tree, compare, exception_words, read
+from labsupport.grading.compare import Finding, Leaf, Rules, Tree, compare, exception_words, plain, read, same_shapes
 from labsupport.grading.judge import failed, passed, todo
 from labsupport.grading.records import Case, Function, Mistake
 from labsupport.grading.tolerance import EPS, coarsest
@@ -121,8 +122,14 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _copied(value: Any) -> Any:
-    """Copy the arrays, so that an oracle that writes to its input harms nothing."""
-    return _mapped(value, lambda item: item.copy(order="K") if isinstance(item, np.ndarray) else item)
+    """Copy arrays and random generators, so that an oracle that changes its input harms nothing."""
+
+    def change(item: Any) -> Any:
+        if isinstance(item, np.ndarray):
+            return item.copy(order="K")
+        return copy.deepcopy(item) if isinstance(item, np.random.Generator) else item
+
+    return _mapped(value, change)
 
 
 def _raised(value: Any) -> Any:
@@ -206,16 +213,10 @@ def _finding(record: Function, prepared: Prepared, seen: Observed) -> str | None
     try:
         compare(seen.tree, prepared.form, prepared.truth, prepared.rules)
     except Finding as finding:
-        subject = record.diagnose(prepared.case, seen.value) if record.diagnose and _is_plain(seen.tree) else None
-        return subject or finding.text
+        if record.diagnose and finding.of_values and same_shapes(seen.tree, prepared.form):
+            return record.diagnose(prepared.case, plain(seen.tree)) or finding.text
+        return finding.text
     return None
-
-
-def _is_plain(tree: Tree) -> bool:
-    """Whether a result holds numbers that a subject's diagnosis can work with."""
-    if isinstance(tree, Leaf):
-        return tree.values.dtype.kind in "iufb"
-    return all(_is_plain(part) for part in (tree.values() if isinstance(tree, dict) else tree))
 
 
 def _raised_words(record: Function, error: BaseException, raises: type[Exception] | None) -> str:
@@ -224,7 +225,8 @@ def _raised_words(record: Function, error: BaseException, raises: type[Exception
     if isinstance(error, guard.Forbidden):
         return f"your function uses {error.args[0]}, which this exercise asks you to do without."
     if isinstance(error, guard.Exited | SystemExit):
-        return "your function tried to end the interpreter. Return a result instead."
+        name = "sys.exit" if isinstance(error, SystemExit) else error.args[0]
+        return f"your function called {name}, which would end the notebook's process. Return a result instead."
     if isinstance(error, RecursionError):
         return "your function calls itself without end (RecursionError)."
     if isinstance(error, MemoryError):

@@ -38,7 +38,7 @@ class TimeUp(BaseException):
 
 
 class Exited(BaseException):
-    """Raised in place of ending the interpreter at once."""
+    """Raised in place of ending or copying the process at once; carries the name of what was called."""
 
 
 class Forbidden(BaseException):
@@ -168,29 +168,32 @@ def _streams() -> Iterator[None]:
         sys.stdout, sys.stderr = streams
 
 
-def _leave(*args: Any, **kwargs: Any) -> None:
-    raise Exited
+#: Calls that would end the process, or copy it together with the notebook's connections.
+_ENDINGS = ("_exit", "abort", "kill", "killpg", "fork", "forkpty", "execv", "execve")
+
+
+def _refusing(name: str) -> Callable[..., None]:
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise Exited(f"os.{name}")
+
+    return refuse
 
 
 @contextmanager
 def _no_exit() -> Iterator[None]:
     """Turn ways to end the process, or to lift the recursion limit, into something that is told."""
-    limit = sys.getrecursionlimit()
-    originals: list[tuple[Any, str, Any]] = [
-        (module, name, getattr(module, name))
-        for module, name in [(os, "_exit"), (os, "abort"), (os, "kill"), (os, "fork"), (sys, "setrecursionlimit")]
-        if hasattr(module, name)
-    ]
-    set_limit = sys.setrecursionlimit
-    for module, name, _ in originals:
-        setattr(module, name, _leave)
+    originals = {name: getattr(os, name) for name in _ENDINGS if hasattr(os, name)}
+    limit, set_limit = sys.getrecursionlimit(), sys.setrecursionlimit
+    for name in originals:
+        setattr(os, name, _refusing(name))
     sys.setrecursionlimit = lambda wanted: set_limit(min(wanted, max(limit, 10_000)))
     try:
         yield
     finally:
-        for module, name, original in originals:
-            setattr(module, name, original)
+        sys.setrecursionlimit = set_limit
         sys.setrecursionlimit(limit)
+        for name, original in originals.items():
+            setattr(os, name, original)
 
 
 @contextmanager

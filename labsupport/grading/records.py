@@ -132,7 +132,8 @@ class Function(Exercise):
         lists: whether a list of numbers may stand where the oracle returns an array.
         call: how the answer is called, ``call(answer, *args, **kwargs)``; default ``answer(*args, **kwargs)``.
         diagnose: ``diagnose(case, result)`` -> a sentence of the subject that says what is wrong with
-            the result ("your rows do not sum to 1."), or None.
+            the result ("your rows do not sum to 1."), or None. Asked only about finite wrong values
+            in a result of the right form, given as plain arrays.
         forbidden_calls: names the answer may not use: ``"np.linalg.inv"``, ``"sum"``, ``".softmax"`` (a
             method of that name), ``"@"`` (the operator).
         seconds: time for all cases together.

@@ -70,6 +70,8 @@ class Tolerance:
         magnitude = np.abs(np.where(np.isfinite(reference), reference, 0)).astype(np.float64)
         if callable(self.scale):
             scale = np.broadcast_to(np.asarray(self.scale(*args, **kwargs), np.float64), reference.shape)
+            if not np.isfinite(scale).all():
+                raise ValueError("the scale of a tolerance must be finite: it would let everything pass")
         elif self.scale == "each":
             scale = magnitude
         else:

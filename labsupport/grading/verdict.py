@@ -53,7 +53,7 @@ class Verdict:
         return self.state == "pass"
 
     def __bool__(self) -> bool:
-        raise TypeError('a verdict is not a truth value: compare its state, as in verdict.state == "pass"')
+        return self.passed
 
     def text(self) -> str:
         """Return the verdict as plain text: symbol, exercise and finding, then indented lines."""
@@ -120,28 +120,29 @@ class Note:
         return {"text/plain": self.text(), "text/html": self.html()}
 
 
-_TOKENS = re.compile(
-    r"`([^`\n]+)`|\$\$([^$]+)\$\$|\$([^$\n]+)\$|\*\*([^*\s](?:[^*\n]*[^*\s])?)\*\*|(?<![\w*])\*([^*\s](?:[^*\n]*[^*\s])?)\*(?![\w*])"
-)
+_MARKS = r"`([^`\n]+)`|\$\$([^$]+)\$\$|\$([^$\n]+)\$|\*\*([^*\n]+)\*\*"
+_TOKENS = re.compile(_MARKS)
+#: In a solution, which is prose, *stress* counts too; in a question it might be a product.
+_PROSE = re.compile(_MARKS + r"|(?<![\w*])\*([^*\s](?:[^*\n]*[^*\s])?)\*(?![\w*])")
 
 
-def inline_html(text: str) -> str:
-    """Escape ``text`` and turn its `code`, $formula$, **strong** and *stress* into HTML; the rest stays text."""
+def inline_html(text: str, prose: bool = False) -> str:
+    """Escape ``text`` and turn its `code`, $formula$ and **strong** into HTML; the rest stays text."""
     out: list[str] = []
     end = 0
-    for match in _TOKENS.finditer(text):
+    for match in (_PROSE if prose else _TOKENS).finditer(text):
         out.append(html.escape(text[end : match.start()]))
-        code, display, formula, strong, stress = match.groups()
+        code, display, formula, strong, *stress = match.groups()
         if code is not None:
             out.append(f"<code>{html.escape(code)}</code>")
         elif strong is not None:
             out.append(f"<strong>{html.escape(strong)}</strong>")
-        elif stress is not None:
-            out.append(f"<em>{html.escape(stress)}</em>")
         elif display is not None:
             out.append(f"\\[{html.escape(display)}\\]")
-        else:
+        elif formula is not None:
             out.append(f"\\({html.escape(formula)}\\)")
+        else:
+            out.append(f"<em>{html.escape(stress[0])}</em>")
         end = match.end()
     out.append(html.escape(text[end:]))
     return "".join(out)
@@ -170,5 +171,5 @@ def _block_html(block: str) -> str:
         return f"<pre><code>{html.escape(chr(10).join(lines[1:-1]))}</code></pre>"
     if all(line.startswith(("- ", "  ")) for line in lines):
         items = re.split(r"\n(?=- )", block)
-        return "<ul>" + "".join(f"<li>{inline_html(item[2:])}</li>" for item in items) + "</ul>"
-    return f"<p>{inline_html(block)}</p>"
+        return "<ul>" + "".join(f"<li>{inline_html(item[2:], prose=True)}</li>" for item in items) + "</ul>"
+    return f"<p>{inline_html(block, prose=True)}</p>"

@@ -39,7 +39,7 @@ def test_a_unit_may_stand_beside_the_number():
 
 
 def test_no_answer_shows_the_question():
-    for verdict in (check("kv-bytes"), check("kv-bytes", ...)):
+    for verdict in (check("kv-bytes"), check("kv-bytes", ...), check("kv-bytes", ..., "GiB")):
         assert str(verdict) == "○ kv-bytes: to do.\n  How many <b>bytes</b>, as $2^n$ in `B`?"
         assert "How many &lt;b&gt;bytes&lt;/b&gt;, as \\(2^n\\) in <code>B</code>?" in verdict.html()
 
@@ -47,7 +47,12 @@ def test_no_answer_shows_the_question():
 @pytest.mark.parametrize("wrong", [None, 3, ["softmax"], lambda x: x, object()])
 def test_an_id_that_is_no_text_is_told(wrong):
     for verb in (check, hint, solution):
-        assert "comes first, in quotes" in str(verb(wrong))
+        assert "comes first, in quotes; you passed" in str(verb(wrong))
+
+
+def test_a_verb_without_anything_is_told():
+    for verb in (check, hint, solution):
+        assert "comes first, in quotes." in str(verb())
 
 
 def test_an_unknown_id_is_told_and_nothing_is_recorded(tmp_path):
@@ -61,6 +66,8 @@ def test_the_book_answers_did_you_mean():
     first = exercises.all_exercises()[0].id
     with pytest.raises(KeyError, match=f"Did you mean.*{first}"):
         exercises.get(first + "s")
+    with pytest.raises(KeyError, match=f"Did you mean.*{first}"):
+        exercises.get(first.upper())
     with pytest.raises(KeyError, match="progress\\(\\) lists them"):
         exercises.get("§§§§§§")
 

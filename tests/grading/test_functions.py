@@ -246,6 +246,54 @@ def test_the_first_failing_case_is_told_and_no_expected_value():
     assert "2.469" not in message
 
 
+def test_the_subject_is_asked_only_about_results_of_the_right_form():
+    asked_about = []
+
+    def diagnose(case, result):
+        asked_about.append(result)
+        return "the rows are wrong." if result[0].sum() else None
+
+    asked = record(lambda x: (x + 1, x), (X,), diagnose=diagnose)
+    assert judge(asked, lambda x: (x, x)).message.startswith("the rows are wrong.")
+    assert judge(asked, lambda x: (x * 0, x)).message.startswith("result 1: every value is wrong")
+    before = len(asked_about)
+    assert before
+    for answer in (lambda x: x, lambda x: (x, 1.0), lambda x: (x[0], x), lambda x: (x / 0, x), lambda x: (x > 1, x)):
+        assert judge(asked, answer).state == "fail"
+    assert len(asked_about) == before
+
+
+def test_the_subject_sees_the_result_of_its_own_case():
+    buffer = np.empty(3)
+
+    def reuses(x):
+        buffer[:] = 2 * x
+        return buffer
+
+    asked = record(
+        lambda x: x,
+        (np.ones(3),),
+        (np.zeros(3),),
+        diagnose=lambda case, result: "twice too much." if result[0] == 2 else "not seen.",
+    )
+    assert judge(asked, reuses).message.startswith("twice too much.")
+
+
+def test_a_random_generator_is_given_to_everyone_in_the_same_state():
+    def cases(rng):
+        return [Case(args=(np.random.default_rng(seed), 4)) for seed in (1, 2)]
+
+    asked = Function(**COMMON, oracle=lambda rng, n: rng.normal(size=n), cases=cases)
+    assert judge(asked, lambda rng, n: rng.normal(size=n)).state == "pass"
+    assert judge(asked, lambda rng, n: rng.uniform(size=n)).state == "fail"
+
+
+def test_a_scale_that_would_let_everything_pass_is_a_fault_of_the_record():
+    masked = np.array([1.0, -np.inf])
+    asked = record(lambda x: np.exp(x), (masked,), tolerance=Tolerance(scale=lambda x: np.abs(x).max()))
+    assert judge(asked, np.exp).state == "grader-error"
+
+
 def test_how_an_answer_is_called_can_be_said():
     def twice(step, x):
         return step(step(x))

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+import types
 import warnings
 
 import numpy as np
@@ -142,17 +143,20 @@ def raises_system_exit(x):
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "name"),
     [
-        raises_system_exit,
-        lambda x: sys.exit(3),
-        lambda x: os._exit(0),
-        lambda x: os.abort(),
-        lambda x: os.kill(os.getpid(), signal.SIGKILL),
+        (raises_system_exit, "sys.exit"),
+        (lambda x: sys.exit(3), "sys.exit"),
+        (lambda x: os._exit(0), "os._exit"),
+        (lambda x: os.abort(), "os.abort"),
+        (lambda x: os.kill(os.getpid(), signal.SIGKILL), "os.kill"),
+        (lambda x: os.fork(), "os.fork"),
     ],
 )
-def test_an_exit_of_the_interpreter_is_told(ask, answer):
-    assert "tried to end the interpreter" in ask(answer).message
+def test_an_exit_of_the_interpreter_is_told(ask, answer, name):
+    assert f"called {name}, which would end the notebook's process" in ask(answer).message
+    assert isinstance(os._exit, types.BuiltinFunctionType)
+    assert isinstance(sys.setrecursionlimit, types.BuiltinFunctionType)
 
 
 def test_memory_that_is_not_there_is_told(ask):

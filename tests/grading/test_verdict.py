@@ -89,8 +89,9 @@ def test_inline_marks_become_html():
     assert inline_html("`a<b` and $x_i$ and **c** and $$y$$") == (
         "<code>a&lt;b</code> and \\(x_i\\) and <strong>c</strong> and \\[y\\]"
     )
-    assert inline_html("*so* it is, (*thus*).") == "<em>so</em> it is, (<em>thus</em>)."
-    assert inline_html("2*M*N*K and a ** b ** c") == "2*M*N*K and a ** b ** c"
+    assert inline_html("*so* it is, (*thus*).", prose=True) == "<em>so</em> it is, (<em>thus</em>)."
+    assert inline_html("*so* 2*M*N*K") == "*so* 2*M*N*K"
+    assert inline_html("2*M*N*K and `a*b*c`", prose=True) == "2*M*N*K and <code>a*b*c</code>"
     assert inline_html("it costs 3 $ and 4 * 5 * 6") == "it costs 3 $ and 4 * 5 * 6"
 
 
@@ -99,10 +100,9 @@ def test_only_text_and_html_are_offered():
     assert set(Note("a", "b", "c")._repr_mimebundle_()) == {"text/plain", "text/html"}
 
 
-def test_a_verdict_is_no_truth_value():
-    assert not VERDICT.passed
-    with pytest.raises(TypeError, match="compare its state"):
-        bool(VERDICT)
+@pytest.mark.parametrize("state", STATES)
+def test_only_a_pass_is_true(state):
+    assert bool(Verdict(state, "a", "b")) is (state == "pass")
 
 
 def test_a_note_is_told_apart_from_the_finding():
