@@ -72,6 +72,7 @@ def _saved(fig: Any) -> str:
     """Return the figure's SVG text and close it where pyplot holds it."""
     buffer = io.StringIO()
     with style.context():
+        style.settle(fig)
         fig.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is not None:

@@ -97,3 +97,12 @@ def test_several_panels_and_a_bad_size() -> None:
     assert len(axes) == len(fig.axes) == 2
     with pytest.raises(ValueError, match="width=0 and height=3"):
         style.new(0, 3)
+
+
+def test_long_logarithmic_axes_lose_their_minor_ticks_and_short_ones_keep_them() -> None:
+    fig, ax = style.new(4, 3)
+    ax.loglog([1, 100], [1, 1e6])
+    style.settle(fig)
+    assert len(ax.xaxis.get_minorticklocs()) > 0
+    assert len(ax.yaxis.get_minorticklocs()) == 0
+    assert len(ax.yaxis.get_majorticklocs()) > 3
