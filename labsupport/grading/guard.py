@@ -115,6 +115,23 @@ def session(seconds: float) -> Iterator[tuple[str, ...]]:
         yield () if timed else (NO_TIMER,)
 
 
+class _Clock:
+    """Time that counts against an answer: its own computing time, or the clock on the wall four times over.
+
+    A machine that is busy with something else must not make a right answer late.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.restart()
+
+    def restart(self) -> None:
+        self.computing, self.wall = time.process_time(), time.monotonic()
+
+    def is_up(self) -> bool:
+        return time.process_time() - self.computing >= self.seconds or time.monotonic() - self.wall >= 4 * self.seconds
+
+
 @contextmanager
 def _deadline(seconds: float) -> Iterator[bool]:
     """Raise ``TimeUp`` inside the guarded call once the time is up, again and again until it ends.
@@ -125,8 +142,7 @@ def _deadline(seconds: float) -> Iterator[bool]:
     if not has_timer():
         yield False
         return
-    ticks = 0
-    importing = False
+    clock, ticks, importing = _Clock(seconds), 0, False
     patience = time.monotonic() + _IMPORT_SECONDS
 
     def ring(number: int, frame: types.FrameType | None) -> None:
@@ -137,9 +153,10 @@ def _deadline(seconds: float) -> Iterator[bool]:
             frame = frame.f_back
         if frame is None:
             return  # the call is over: nothing to stop
-        if time.monotonic() < patience and (importing or was_importing):
-            if not importing:
-                signal.setitimer(signal.ITIMER_REAL, seconds, _CALM)
+        if (importing or was_importing) and time.monotonic() < patience:
+            clock.restart()
+            return
+        if not clock.is_up():
             return
         ticks += 1
         if ticks == _CALM_TICKS:

@@ -136,7 +136,7 @@ class Function(Exercise):
             in a result of the right form, given as plain arrays.
         forbidden_calls: names the answer may not use: ``"np.linalg.inv"``, ``"sum"``, ``".softmax"`` (a
             method of that name), ``"@"`` (the operator).
-        seconds: time for all cases together.
+        seconds: computing time for all cases together; an answer that only waits has four times as long.
     """
 
     kind: ClassVar[str] = "function"

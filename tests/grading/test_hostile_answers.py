@@ -9,6 +9,7 @@ import threading
 import time
 import types
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,10 +25,11 @@ def right(x):
 
 @pytest.fixture
 def ask(softmax_record):
-    """Judge one answer, then make sure that a right one still passes."""
+    """Judge one answer within half a second, then make sure that a right one still passes."""
+    impatient = replace(softmax_record, seconds=0.5)
 
     def asked(answer):
-        verdict = judge(softmax_record, answer)
+        verdict = judge(impatient, answer)
         assert judge(softmax_record, right).state == "pass"
         return verdict
 
@@ -84,7 +86,7 @@ def endless_print(x):
 def test_a_hung_answer_is_stopped(ask, answer):
     start = time.monotonic()
     verdict = ask(answer)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     assert verdict.state == "fail"
     assert "did not end within 0.5 seconds" in verdict.message
 
@@ -354,8 +356,6 @@ def test_a_changed_input_is_told(ask, wanted):
 
 
 def test_an_input_given_back_is_fine_where_it_is_right(softmax_record):
-    from dataclasses import replace
-
     record = replace(softmax_record, oracle=lambda x: x, mistakes=(), diagnose=None)
     assert judge(record, lambda x: x).state == "pass"
 
@@ -394,7 +394,19 @@ def test_an_import_is_never_cut_short(softmax_record, tmp_path, monkeypatch):
             time.sleep(0.3)
         return right(x)
 
-    assert judge(softmax_record, imports).message == judge(softmax_record, right).message
+    impatient = replace(softmax_record, seconds=0.4)
+    assert judge(impatient, imports).message == judge(impatient, right).message
+
+
+def test_a_busy_machine_makes_no_right_answer_late(softmax_record):
+    """What counts is the answer's own computing time: waiting for the processor is not its fault."""
+    waits = iter([0.6])
+
+    def waiting(x):
+        time.sleep(next(waits, 0))
+        return right(x)
+
+    assert judge(replace(softmax_record, seconds=0.4), waiting).state == "pass"
 
 
 def test_an_endless_loop_after_an_import_is_stopped(ask, tmp_path, monkeypatch):
