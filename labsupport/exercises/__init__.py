@@ -43,13 +43,23 @@ def _load(name: str) -> None:
 
 
 def get(exercise_id: str) -> Exercise:
-    """Return the record with this id; KeyError with a "did you mean" where there is none."""
+    """Return the record with this id; KeyError with a "did you mean" where there is none.
+
+    A chapter whose module cannot be loaded does not take the others down: its error is raised only
+    where the id is in none of them.
+    """
+    errors: list[Exception] = []
     for name in modules():
         if exercise_id in _by_id:
             break
-        _load(name)
+        try:
+            _load(name)
+        except Exception as error:
+            errors.append(error)
     if exercise_id in _by_id:
         return _by_id[exercise_id]
+    if errors:
+        raise errors[0]
     close = difflib.get_close_matches(exercise_id.lower(), sorted(_by_id), n=3, cutoff=0.5)
     if not close:
         raise KeyError(f"there is no exercise {exercise_id!r}; progress() lists them all.")

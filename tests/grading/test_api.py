@@ -190,3 +190,17 @@ def test_two_records_with_one_id_are_an_error(monkeypatch, book):
     monkeypatch.setitem(sys.modules, twice.__name__, twice)
     with pytest.raises(ValueError, match="two exercises have the id 'kv-bytes'"):
         exercises._load("twice")
+
+
+def test_a_chapter_that_does_not_load_takes_no_other_down(monkeypatch):
+    names = exercises.modules()
+    present = exercises.all_exercises()[-1].id
+    monkeypatch.setattr(exercises, "modules", lambda: ("a_chapter_that_is_not_there", *names))
+    monkeypatch.setattr(exercises, "_by_id", {})
+    monkeypatch.setattr(exercises, "_module_by_id", {})
+    monkeypatch.setattr(exercises, "_loaded", set())
+    assert exercises.get(present).id == present
+    with pytest.raises(ModuleNotFoundError):
+        exercises.get("no-such-exercise")
+    with pytest.raises(ModuleNotFoundError):
+        exercises.all_exercises()
