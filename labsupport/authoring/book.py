@@ -157,37 +157,58 @@ def source_place(root: Path, notebook: str, position: int) -> str | None:
     myst-nb counts ten thousand lines to a cell. None where the source does not have that place any more.
     """
     cell, line = divmod(position, 10000)
-    for name, source, cells in planned_lines(root, Path(notebook).stem):
-        if name == Path(notebook) and 0 < cell <= len(cells):
-            lines = cells[cell - 1]
-            return f"{source.as_posix()}:{lines[min(max(line, 1), len(lines)) - 1]}"
-    return None
+    source, cells = cell_lines(root, Path(notebook))
+    if not 0 < cell <= len(cells):
+        return None
+    lines = cells[cell - 1]
+    return f"{source.as_posix()}:{lines[min(max(line, 1), len(lines)) - 1]}"
 
 
 @functools.cache
-def planned_lines(root: Path, stem: str) -> tuple[tuple[Path, Path, list[list[int]]], ...]:
-    """Return (notebook, source, line numbers of each cell) of the notebooks of one chapter."""
-    from labsupport.authoring.build import survey
+def cell_lines(root: Path, notebook: Path) -> tuple[Path, list[list[int]]]:
+    """Return the source of a notebook and, for each cell of the notebook, the line numbers of its text there.
 
-    return tuple((planned.notebook, planned.source, planned.lines) for planned in survey(root, [stem]).plans)
+    Raises OSError where there is no such source, SourceError where it has a fault.
+    """
+    from labsupport.authoring.build import FOLDERS
+    from labsupport.authoring.labels import for_solution
+    from labsupport.authoring.solutions import split
+    from labsupport.authoring.source import read
+
+    folder = next(folder for folder, made in FOLDERS.items() if notebook.parent.as_posix() in made)
+    source = Path(folder, f"{notebook.stem}.md")
+    cells = read(root / source, source)
+    if len(FOLDERS[folder]) > 1:
+        opened, solved, *_ = split(cells, source)
+        cells = opened if notebook.parent.name == "exercises" else for_solution(solved)
+    return source, [[number for number, _ in cell.lines()] for cell in cells]
 
 
 class SourceWarnings:
     """A stream for Sphinx's warnings that names the line of the source instead of the place in a notebook."""
 
+    PAGE = re.compile(r"(?:\x1b\[\d+m)*(\S+?)\.(?:md|ipynb)(?::\d*)?:\s")
     PLACE = re.compile(r"\S*?((?:chapters|exercises|solutions)/[\w-]+\.ipynb):(\d+)")
 
     def __init__(self, root: Path, stream: TextIO) -> None:
         self.root, self.stream = root, stream
+        #: The pages that gave a warning; None stands for a warning of no page.
+        self.pages: set[str | None] = set()
 
     def write(self, text: str) -> int:
-        """Write a warning, its place translated where it stands in a notebook."""
+        """Write a warning, its place translated where it stands in a notebook, and remember its page."""
+        if text.strip():
+            match = self.PAGE.match(text)
+            page = Path(os.path.relpath(match[1], self.root)).as_posix() if match else None
+            self.pages.add(page)
         return self.stream.write(self.PLACE.sub(self._translated, text))
 
     def _translated(self, match: re.Match[str]) -> str:
+        from labsupport.authoring.faults import SourceError
+
         try:
             return source_place(self.root, match[1], int(match[2])) or match[0]
-        except ValueError:  # the notebook has no source; Sphinx's own words say where the warning is
+        except (OSError, SourceError):  # no source, or none that reads: Sphinx's own words stay
             return match[0]
 
     def flush(self) -> None:
@@ -199,6 +220,16 @@ class SourceWarnings:
         return self.stream.isatty()
 
 
+def forget(doctrees: Path, pages: set[str | None]) -> None:
+    """Make Sphinx read these pages again, as it would otherwise skip them next time, and their warnings with them."""
+    files = [doctrees / f"{page}.doctree" for page in pages]
+    if None in pages or not all(file.exists() for file in files):
+        shutil.rmtree(doctrees, ignore_errors=True)
+        return
+    for file in files:
+        file.unlink()
+
+
 def run_sphinx(root: Path, build: Path, show_progress: bool) -> int:
     """Render every page that changed; warnings count as failures. Return Sphinx's status, 0 for success."""
     from sphinx.application import Sphinx
@@ -206,6 +237,7 @@ def run_sphinx(root: Path, build: Path, show_progress: bool) -> int:
     from sphinx.util.docutils import docutils_namespace, patch_docutils
 
     config = sphinx_config(root, build)
+    warnings = SourceWarnings(root, sys.stderr)
     try:
         with patch_docutils(None), docutils_namespace():
             app = Sphinx(
@@ -216,11 +248,13 @@ def run_sphinx(root: Path, build: Path, show_progress: bool) -> int:
                 buildername="html",
                 confoverrides=config,
                 status=sys.stdout if show_progress else None,
-                warning=SourceWarnings(root, sys.stderr),  # type: ignore[arg-type]
+                warning=warnings,  # type: ignore[arg-type]
                 warningiserror=True,
                 keep_going=True,
             )
             app.build()
+            if app.statuscode != 0:
+                forget(build / "doctrees", warnings.pages)
             return app.statuscode
     except SphinxError as error:
         raise BookError(f"{error.category}: {error}") from error
@@ -251,8 +285,6 @@ def render(root: Path, clean: bool = False, show_progress: bool = False) -> bool
     stamp.unlink(missing_ok=True)
     state = fingerprint(root, source_files(root))
     if run_sphinx(root, build, show_progress) != 0:
-        # A page with a warning would be skipped as unchanged next time, and the warning with it.
-        shutil.rmtree(build / "doctrees", ignore_errors=True)
         raise BookError("The pages above gave warnings; mend them and run this again.")
     write_start_page(root, build / "html")
     stamp.write_text(state, encoding="utf-8")

@@ -4,6 +4,7 @@ It decides per page which scripts and style sheets are linked, so that no page c
 use. It must never reach outside the repository and the installed packages, nor change what a page says.
 """
 
+import hashlib
 import re
 import shutil
 from importlib.util import find_spec
@@ -35,16 +36,16 @@ MATHJAX_SCRIPTS = (
 )
 MATHJAX_FOLDERS = ("input/tex/extensions", "output/chtml/fonts/woff-v2")
 
-#: Theme files that the book's own layout replaces.
+#: Files of the theme and of extensions that book.css and the book's own layout replace.
 REPLACED = re.compile(
-    r"styles/(sphinx-book-theme|pydata-sphinx-theme|theme)\.css|pygments\.css|scripts/(sphinx-book-theme|bootstrap)\.js"
+    r"styles/(sphinx-book-theme|pydata-sphinx-theme|theme)\.css|pygments\.css|mystnb\.[0-9a-f.]*css"
+    r"|scripts/(sphinx-book-theme|bootstrap)\.js"
 )
 
 #: File (or inline body) -> what a page must contain for it to be linked.
 NEEDED_BY = (
     (re.compile(r"togglebutton|toggleHint|toggleOpenOnPrint"), re.compile(r'class="[^"]*\b(toggle|dropdown)\b')),
     (re.compile(r"sphinx-design|design-tabs"), re.compile(r'class="[^"]*\bsd-')),
-    (re.compile(r"mystnb\.[0-9a-f.]*css"), re.compile(r'class="[^"]*\bcell\b')),
     (re.compile(r"copybutton|clipboard"), re.compile(r'class="highlight')),
     (re.compile(r"explore\.(js|css)"), re.compile(r"data-(explore|frames|widget|axis|axes)\b")),
     (
@@ -279,7 +280,7 @@ class BookGlossary(Glossary):
             self.env.note_dependency(str(file))
         entries, slips = merge_glossaries(files)
         for slip in slips:
-            logger.warning("book/glossary/%s", slip)
+            logger.warning("book/glossary/%s", slip, location=self.env.docname)
         self.content = StringList()
         for entry in entries:
             for text, source, number in entry.terms:
@@ -310,8 +311,15 @@ class ChapterRole(SphinxRole):
         return [link], []
 
 
+def digest(file: Path) -> str:
+    """Return a short hash of a file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directive, the role and the hooks."""
+    # A change of this file is a change of every page; Sphinx looks at settings, not at code.
+    app.add_config_value("book_rendering", digest(Path(__file__)), "env")
     app.add_directive("book-glossary", BookGlossary)
     app.add_role("chapter", ChapterRole())
     app.connect("config-inited", add_bibliographies, priority=100)
