@@ -6,6 +6,7 @@ blocks and threads, and no verdict depends on that order.
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -284,6 +285,7 @@ class Machine:
         try:
             for thread in self._shuffled(threads):
                 thread.greenlet = greenlet(function)
+                thread.greenlet.gr_context = copy_context()  # NumPy's error state lives in the context
                 self._resume(thread, arguments)
             while any(not thread.done for thread in threads):
                 if not self._warp_operations(threads):
