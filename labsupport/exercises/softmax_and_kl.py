@@ -1325,7 +1325,10 @@ PREDICT_SHIFT = Choice(
     id="softmax-of-shifted-logits",
     title="Predict: a shifted row",
     prompt="Every logit of `[1, 2, 3]` grows by 100. What happens to the probabilities?",
-    hints=("Write one probability as a fraction and see what the factor $e^{100}$ does to it.",),
+    hints=(
+        "$e^{z+100} = e^{100} e^z$.",
+        "Write one probability as a fraction and see what the factor $e^{100}$ does to it.",
+    ),
     options={
         "a": Option("They stay the same", "The factor appears in numerator and denominator.", correct=True),
         "b": Option("They become more equal", "Equal shares need equal logits; the gaps are still 1."),
@@ -1354,7 +1357,10 @@ PREDICT_OVERFLOW = Choice(
     id="exp-overflow-dtype",
     title="Predict: which dtype overflows at 20?",
     prompt="The largest logit of a row is 20. In which dtypes does the naive softmax return NaN?",
-    hints=("The largest float16 is 65504. What is its natural logarithm, roughly?",),
+    hints=(
+        "Compare $e^{20}$ with the largest number of each dtype.",
+        "The largest float16 is 65504. What is its natural logarithm, roughly?",
+    ),
     checklist=(15,),
     options={
         "a": Option("in none of them", "$e^{20}$ is about 485 million. Is that a float16?"),
@@ -1369,7 +1375,10 @@ LSE_OF_EQUALS = Number(
     id="lse-of-two-equal-logits",
     title="Predict: a LogSumExp",
     prompt="What is LSE of `[1000, 1000]`? Give four decimals.",
-    hints=("Take the maximum out: $1000 + \\log(e^0 + e^0)$.",),
+    hints=(
+        "What comes out of the sum when you take the maximum, 1000, out of it?",
+        "Take the maximum out: $1000 + \\log(e^0 + e^0)$.",
+    ),
     checklist=(9,),
     expected=1000 + math.log(2),
     rtol=1e-7,
@@ -1390,7 +1399,10 @@ PREDICT_TEMPERATURE = Choice(
     id="temperature-direction",
     title="Predict: a low temperature",
     prompt="Sampling at temperature 0.5 instead of 1: what happens to the most likely token?",
-    hints=("Dividing by 0.5 doubles every gap between logits.",),
+    hints=(
+        "What happens to the gap between two logits?",
+        "Dividing by 0.5 doubles every gap between logits.",
+    ),
     options={
         "a": Option("It becomes more likely", "Wider gaps between logits, a sharper distribution.", correct=True),
         "b": Option("It becomes less likely", "That is a temperature above 1: narrower gaps."),
@@ -1425,7 +1437,10 @@ UNIFORM_ENTROPY = Number(
     id="entropy-of-eight",
     title="Predict: entropy of a fair die with eight faces",
     prompt="Eight outcomes, all equally likely. What is the entropy? Name the unit: bit.",
-    hints=("How many yes-or-no questions find one of eight?",),
+    hints=(
+        "How many yes-or-no questions find one of eight?",
+        "All eight terms are equal: the sum is minus the logarithm of one probability, to base 2.",
+    ),
     checklist=(10,),
     expected=float(np.log2(8)),
     unit="bit",
@@ -1442,7 +1457,10 @@ PREDICT_KL = Choice(
     id="kl-with-a-zero",
     title="Predict: a divergence with a zero",
     prompt="p = [0.5, 0.5] and q = [1, 0]. Which of the two divergences is infinite?",
-    hints=("The weights come from the first argument. Which term has weight 0.5 and log of 0.5/0?",),
+    hints=(
+        "The weights come from the first argument.",
+        "Which of the two has a term with weight 0.5 and the logarithm of 0.5/0?",
+    ),
     checklist=(10,),
     options={
         "a": Option("KL(p‖q) only", "p expects the second outcome half of the time and q rules it out.", correct=True),
@@ -1457,7 +1475,10 @@ UNIFORM_PERPLEXITY = Number(
     id="perplexity-of-a-uniform-guess",
     title="Predict: perplexity of an untrained model",
     prompt="A model gives each of V = 50,257 tokens the same probability. What is its perplexity? The unit is token.",
-    hints=("Its NLL is log V for every token.",),
+    hints=(
+        "Its NLL is log V for every token.",
+        "Perplexity is the exponential of that.",
+    ),
     checklist=(10,),
     expected=50257,
     unit="token",
@@ -1477,7 +1498,10 @@ NUCLEUS_SIZE = Number(
     id="nucleus-size",
     title="Predict: how many tokens does top-p keep?",
     prompt="Probabilities are [0.5, 0.25, 0.15, 0.10] and p = 0.7. How many tokens stay? The unit is token.",
-    hints=("Running sums: 0.5, 0.75, 0.9, 1. The first one that is at least p ends the set.",),
+    hints=(
+        "Write down the running sums from the most likely token on.",
+        "The first running sum that is at least p ends the set; its token belongs in.",
+    ),
     expected=float(np.isfinite(ops.top_p(np.log([0.5, 0.25, 0.15, 0.10]), 0.7)).sum()),
     unit="token",
     default_unit="token",

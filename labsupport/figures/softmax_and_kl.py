@@ -138,7 +138,7 @@ def loss_curve() -> Figure:
         fig,
         alt="The loss minus log p falls from 6.9 nats at probability 0.001 to almost 0 at probability 1; it is steep "
         "near 0 and flat near 1.",
-        caption="A confident wrong answer is expensive: the curve has no upper end at $p = 0$.",
+        caption="A confident wrong answer is expensive: the curve has no upper end at p = 0.",
     )
 
 
@@ -218,7 +218,7 @@ def top_k_kept() -> Explorable:
     return explore(
         lambda k: _kept(lambda z: top_k(z, k), _summary),
         alt=lambda k: _kept_words(lambda z: top_k(z, k), f"Top-k with k = {k}"),
-        caption="Hatched bars are set to $-\\infty$. The same k keeps junk where the model is sure, and cuts good "
+        caption="Hatched bars are set to −∞. The same k keeps junk where the model is sure, and cuts good "
         "tokens where it is not.",
         start={"k": 3},
         labels={"k": "k"},
@@ -231,7 +231,7 @@ def top_p_kept() -> Explorable:
     return explore(
         lambda p: _kept(lambda z: top_p(z, p), _summary),
         alt=lambda p: _kept_words(lambda z: top_p(z, p), f"Top-p with p = {p:g}"),
-        caption="Hatched bars are set to $-\\infty$. The same p keeps few tokens where the model is sure and many "
+        caption="Hatched bars are set to −∞. The same p keeps few tokens where the model is sure and many "
         "where it is not; the kept mass is always at least p.",
         start={"p": 0.8},
         labels={"p": "p"},
