@@ -81,8 +81,9 @@ def figcaption(caption: str) -> str:
 
 
 def inline(text: str) -> str:
-    """Escape `text` for HTML and set `code` in backticks as code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))
+    r"""Escape `text` for HTML, set `code` in backticks as code and `$maths$` as `\(maths\)`, which MathJax reads."""
+    escaped = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))
+    return re.sub(r"\$([^$]+)\$", r"\\(\1\\)", escaped)
 
 
 def _alternative(alt: Alt, values: Mapping[str, Any]) -> str:

@@ -48,7 +48,7 @@ def test_a_still_figure_has_role_alt_and_caption() -> None:
     text = show(bars(1.0), alt="Three bars", caption="Low `T` & $T$ < 1").html
     assert 'role="img" aria-label="Three bars"' in text
     assert "<figcaption" in text
-    assert "Low <code>T</code> &amp; $T$ &lt; 1" in text
+    assert r"Low <code>T</code> &amp; \(T\) &lt; 1" in text
     assert "<figcaption" not in show(bars(1.0), alt="Three bars").html
 
 
