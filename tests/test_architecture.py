@@ -22,13 +22,16 @@ HEAVY = (
     "greenlet",
 )
 SIZE = 1_000_000
+SWALLOWED = re.compile(r"except( Base)?( Exception)?:\s*(#.*)?\n\s*pass\b")
+#: Where it stands on purpose: an answer that hides its own errors is what the judge is tested with.
+SWALLOWED_ON_PURPOSE = {"tests/grading/test_hostile_answers.py"}
 #: What no tracked text may hold, and why. Spelled in pieces, because this file is tracked too.
 FORBIDDEN = {
     re.compile(r"/" + r"(work|root|home/\w+|Users/\w+)/(main|shared|repo|src|projects?)\b"): "a path of one machine",
     re.compile(r"/" + r"tmp/\w"): "a temporary path of one machine",
     re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b"): "a promise instead of the thing",
     re.compile(r"\|\| " + r"true\b|continue-on-" + r"error"): "a step that cannot fail",
-    re.compile(r"except( Base)?( Exception)?:\s*(#.*)?\n\s*pass\b"): "an error that is swallowed",
+    SWALLOWED: "an error that is swallowed",
     re.compile(r"^(<{7}|>{7}) ", re.MULTILINE): "an unfinished merge",
 }
 
@@ -77,11 +80,10 @@ def test_tracked_files_hold_nothing_forbidden() -> None:
     found = []
     for path in tracked():
         text = path.read_text(encoding="utf-8", errors="ignore")
+        name = path.relative_to(ROOT).as_posix()
         for pattern, why in FORBIDDEN.items():
-            found += [
-                f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, hit.start()) + 1}: {why}"
-                for hit in pattern.finditer(text)
-            ]
+            if not (pattern is SWALLOWED and name in SWALLOWED_ON_PURPOSE):
+                found += [f"{name}:{text.count(chr(10), 0, hit.start()) + 1}: {why}" for hit in pattern.finditer(text)]
     assert not found, "\n".join(found)
 
 

@@ -56,7 +56,7 @@ def test_neighbouring_streams_are_merged() -> None:
     assert outputs[0]["text"] == "a", "the argument is left alone"
 
 
-@pytest.mark.parametrize("path", ["/tmp/ipykernel_12/345.py", r"C:\Users\x\Temp\ipykernel_12\345.py"])
+@pytest.mark.parametrize("path", ["/var/x/ipykernel_12/345.py", r"C:\Users\x\Temp\ipykernel_12\345.py"])
 def test_the_file_of_a_cell_in_a_warning_is_masked(path: str) -> None:
     [output] = normalise([stream(f"{path}:1: RuntimeWarning: overflow\n", "stderr")])
     assert output["text"] == "cell.py:1: RuntimeWarning: overflow\n"
