@@ -43,6 +43,11 @@ without touching what you wrote. Delete a notebook and run `make lab` to start i
 Changed = dict[Path, tuple[Notebook | None, Notebook]]
 
 
+#: Settings of the JupyterLab that `lab_command` starts: it asks no questions about news, and asks nobody for them.
+LAB_SETTINGS = Path(".book", "jupyter", "labconfig", "page_config.json")
+QUIET = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
+
+
 class Refused(RuntimeError):
     """The update cannot be done and nothing was changed; the message says why and what to do."""
 
@@ -76,7 +81,8 @@ def main(argv: list[str]) -> int:
         print(line)
     if options.no_lab:
         return 0
-    return _open_lab(lab_command(options.work, options.port, not options.no_browser))
+    command = [*lab_command(options.work, options.port, not options.no_browser), *options.more]
+    return _open_lab(command, lab_environment(options.work))
 
 
 def _options(argv: list[str]) -> argparse.Namespace:
@@ -86,6 +92,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=8888, help="where JupyterLab listens (default: 8888)")
     parser.add_argument("--root", type=Path, default=ROOT, help="the book's folder")
     parser.add_argument("--work", type=Path, help="the working copy (default: work/ in the book's folder)")
+    parser.add_argument("more", nargs="*", help="after --: options for JupyterLab itself, such as --allow-root")
     options = parser.parse_args(argv)
     options.root = options.root.resolve()
     options.work = (options.work or options.root / "work").resolve()
@@ -108,9 +115,15 @@ def lab_command(work: Path, port: int, browser: bool) -> list[str]:
     ]
 
 
-def _open_lab(command: list[str]) -> int:
+def lab_environment(work: Path) -> dict[str, str]:
+    """This process's environment with the settings in `work` before the reader's own."""
+    settings = [str(work / LAB_SETTINGS.parents[1]), os.environ.get("JUPYTER_CONFIG_PATH", "")]
+    return {**os.environ, "JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, settings))}
+
+
+def _open_lab(command: list[str], environment: dict[str, str]) -> int:
     """Run JupyterLab until it ends; Ctrl-C is for JupyterLab, which asks whether to stop."""
-    with subprocess.Popen(command) as server:
+    with subprocess.Popen(command, env=environment) as server:
         while True:
             try:
                 return server.wait()
@@ -399,4 +412,6 @@ def _carry_out(plan: Plan, work: Path) -> None:
             write_atomically(path, text)
     if not (work / "README.md").exists():
         write_atomically(work / "README.md", WELCOME)
+    (work / LAB_SETTINGS).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(work / LAB_SETTINGS, json.dumps(QUIET) + "\n")
     write_atomically(work / MARKER, json.dumps({"version": VERSION}) + "\n")
