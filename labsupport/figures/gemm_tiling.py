@@ -50,7 +50,8 @@ def block_product() -> Figure:
     return show(
         drawing,
         alt="C11 is A11 times B11 plus A12 times B21: a row of blocks of A meets a column of blocks of B.",
-        caption="Blocks follow the same rule as numbers: a row of blocks of $A$ times a column of blocks of $B$.",
+        caption="Blocks follow the same rule as numbers: a row of blocks of \\(A\\) times a column of blocks of "
+        "\\(B\\).",
     )
 
 
@@ -103,8 +104,8 @@ def tiles() -> Explorable:
     return explore(
         _draw_step,
         alt=_step_alt,
-        caption="Move `step`: along $K$ first, then to the next tile of $C$, which is written once, when it is ticked. "
-        "A larger tile needs fewer steps and fewer loads; at size 4 the edge tiles are cut.",
+        caption="Move `step`: along \\(K\\) first, then to the next tile of \\(C\\), which is written once, when it is "
+        "ticked. A larger tile needs fewer steps and fewer loads; at size 4 the edge tiles are cut.",
         start={"tile": 2, "step": 1},
         labels={"tile": "tile size T", "step": "step"},
         tile=[2, 3, 4],
@@ -126,8 +127,8 @@ def loads_by_tile(n: int = 1000) -> Figure:
         fig,
         alt=f"Loads of a {n} by {n} by {n} product fall like one over the tile size, from 2 billion to 2 million; "
         "they make stairs where the tile does not divide the size.",
-        caption=f"Loads of a product with $n = {n}$: twice the tile, half the loads, with stairs where $T$ does not "
-        "divide $n$.",
+        caption=f"Loads of a product with \\(n = {n}\\): twice the tile, half the loads, with stairs where \\(T\\) "
+        "does not divide \\(n\\).",
     )
 
 
@@ -178,7 +179,7 @@ def roofline_devices() -> Explorable:
     return explore(
         draw,
         alt=alt,
-        caption="A product of $M$ tokens with a weight of 4096 × 4096: one token runs at the speed of memory, a "
+        caption="A product of \\(M\\) tokens with a weight of 4096 × 4096: one token runs at the speed of memory, a "
         "large batch at the speed of arithmetic. The dotted line is the ridge.",
         start={"device": "H100", "M": 1},
         labels={"device": "device", "M": "tokens M"},
@@ -238,9 +239,9 @@ def tile_calculator() -> Explorable:
     return explore(
         draw,
         alt=alt,
-        caption="A float16 tile of $T \\times T$ with 32 of $K$ at a time, on sm_90. Look for a setting that reuses "
-        "much and still runs: a thread that owns one output asks for too many threads, one that owns 256 for too many "
-        "registers.",
+        caption="A float16 tile of \\(T \\times T\\) with 32 of \\(K\\) at a time, on sm_90. Look for a setting "
+        "that reuses much and still runs: a thread that owns one output asks for too many threads, one that owns 256 "
+        "for too many registers.",
         start={"tile": 128, "thread": 8, "stages": 2},
         labels={"tile": "tile T", "thread": "outputs a thread, a side", "stages": "stages in shared memory"},
         tile=[32, 64, 128, 256],

@@ -117,8 +117,9 @@ def uncorrelated() -> Figure:
         fig,
         alt=f"Left, the points of Y = X squared lie on a parabola; right, the same Y values in random order. The "
         f"correlations are small in both, {found[0]:.2f} and {found[1]:.2f}.",
-        caption="The same two marginals twice, and next to no correlation in either. Only on the right does $X$ tell "
-        "nothing about $Y$.",
+        caption="The same two marginals twice, and next to no correlation in either. Only on the right does \\(X\\)"
+        " tell "
+        "nothing about \\(Y\\).",
     )
 
 

@@ -79,7 +79,7 @@ def test_where_a_product_of_tenths_is_lost(dtype, last):
 @pytest.mark.parametrize(
     "text",
     [
-        "posterior             [0.1538 0.8462]",
+        "posterior               [0.1538 0.8462]",
         "sum over all 27 sequences: 1.0",
         "within 5 standard errors: True",
         "P(Y > 0.25 | |X| < 0.5)    0.00",
