@@ -60,8 +60,9 @@ def replaced() -> list[tuple[types.ModuleType, str]]:
     return [
         (module, name)
         for module, original in _ORIGINAL
+        for now in (vars(module),)
         for name, value in original.items()
-        if vars(module).get(name, gone) is not value
+        if now.get(name, gone) is not value
     ]
 
 
