@@ -140,15 +140,15 @@ def chain(rng: np.random.Generator) -> tuple[list[int], list[dict[str, Any]], li
 
 def test_strides_agree_with_numpy_over_random_chains(page: Page) -> None:
     rng = np.random.default_rng(20)
-    chains = [chain(rng) for _ in range(1000)]
+    chains = [chain(rng) for _ in range(600)]
     found = page.evaluate(RUN_CHAIN, [[shape, operations] for shape, operations, _ in chains])
     for (shape, operations, expected), got in zip(chains, found, strict=True):
         for step, (want, have) in enumerate(zip(expected, got, strict=True)):
             assert have == want, (shape, operations[: step + 1])
     outcomes = [one for _, _, expected in chains for one in expected]
-    assert sum(one is None for one in outcomes) > 100
-    assert sum(one is not None and not one["view"] for one in outcomes) > 100
-    assert sum(one is not None and one["view"] and not one["contiguous"] for one in outcomes) > 400
+    assert sum(one is None for one in outcomes) > 60
+    assert sum(one is not None and not one["view"] for one in outcomes) > 60
+    assert sum(one is not None and one["view"] and not one["contiguous"] for one in outcomes) > 250
 
 
 # -- float bits --------------------------------------------------------------------------------
