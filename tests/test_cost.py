@@ -50,9 +50,7 @@ def held_bytes(*tensors):
 # --- units
 
 
-@pytest.mark.parametrize(
-    "name", ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8"]
-)
+@pytest.mark.parametrize("name", ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8"])
 def test_itemsize_is_torchs(name):
     dtype = getattr(torch, name)
     assert itemsize(name) == itemsize(dtype) == torch.empty(1, dtype=dtype).element_size()
@@ -240,9 +238,7 @@ def test_full_precision_needs_no_master_weights():
 
 
 def test_the_other_parts_are_added_and_fragmentation_leaves_the_context_alone():
-    memory = training_memory(
-        100, activations=400, workspace=50, communication=50, context=1000, fragmentation=0.1
-    )
+    memory = training_memory(100, activations=400, workspace=50, communication=50, context=1000, fragmentation=0.1)
     assert memory.fragmentation == 210
     assert memory.total == 1600 + 400 + 50 + 50 + 1000 + 210
     assert sum(memory.parts().values()) == memory.total
@@ -334,9 +330,7 @@ def test_a_block_beyond_its_own_limit_does_not_run(threads, registers, shared, n
         occupancy(threads, registers, shared).blocks,
         occupancy(threads, registers, shared).limited_by,
     ) == (0, name)
-    assert (
-        occupancy(threads - 1 if "threads" in name else threads, 255 if "reg" in name else 32, 0).blocks > 0
-    )
+    assert occupancy(threads - 1 if "threads" in name else threads, 255 if "reg" in name else 32, 0).blocks > 0
 
 
 @given(threads=st.integers(1, 1024), registers=st.integers(1, 255), shared=st.integers(0, 227 * 1024))

@@ -81,8 +81,8 @@ gemv_bound = Choice(
     title="One token",
     place="chapter",
     checklist=(7,),
-    prompt="One row times a weight of $4096\\times4096$ in float16: what is the limit on a device with a ridge of "
-    "295 FLOP/B?",
+    prompt="One row times a weight of $4096\\times4096$ in float16: what is the limit on a device with a ridge of 295 "
+    "FLOP/B?",
     hints=("How many FLOPs are done with each weight?", "How many bytes does a weight have?"),
     options={
         "a": Option("arithmetic", "Each weight gives two FLOPs for two bytes, which is far below the ridge."),
@@ -104,8 +104,8 @@ square_float32 = Formula(
     title="Intensity of a square float32 product",
     place="chapter",
     checklist=(7,),
-    prompt="Give the ideal arithmetic intensity of an $n\\times n\\times n$ float32 product, in FLOP/B, as `lambda "
-    "n: ...`.",
+    prompt="Give the ideal arithmetic intensity of an `n` by `n` by `n` float32 product, in FLOP/B, as `lambda n: "
+    "...`.",
     hints=("FLOPs: $2n^3$.", "Three matrices of $n^2$ elements, each of the size of a float32."),
     oracle=lambda n: gemm_cost(int(n), int(n), int(n), "float32").intensity,
     sample=lambda rng: (int(rng.integers(1, 5000)),),
@@ -128,8 +128,8 @@ blocks_fit = Number(
     title="Blocks on one SM",
     place="chapter",
     checklist=(6,),
-    prompt="On sm_90, how many blocks with 256 threads, 128 registers a thread and 64 KiB of shared memory fit on "
-    "one SM?",
+    prompt="On sm_90, how many blocks with 256 threads, 128 registers a thread and 64 KiB of shared memory fit on one "
+    "SM?",
     hints=(
         "Ask each resource alone: threads, registers, shared memory.",
         "The smallest of the three answers is the answer.",
@@ -184,8 +184,8 @@ bits_or_bug = Choice(
     title="Rounding or bug",
     place="chapter",
     checklist=(17,),
-    prompt="Two float32 kernels, one with tiles of 16 and one with tiles of 64. Which finding proves that one has a"
-    " bug?",
+    prompt="Two float32 kernels, one with tiles of 16 and one with tiles of 64. Which finding proves that one has a "
+    "bug?",
     hints=("What may another order of additions change, and by how much?",),
     options={
         "a": Option("most entries differ in their last bits", "Another order of additions rounds differently."),
@@ -209,8 +209,8 @@ rung_traffic = Choice(
     title="What a register tile saves",
     place="chapter",
     checklist=(6,),
-    prompt="A block keeps its tile of 128 in shared memory, but each thread now owns $8\\times8$ outputs instead of"
-    " one. Which count falls?",
+    prompt="A block keeps its tile of 128 in shared memory, but each thread now owns $8\\times8$ outputs instead of "
+    "one. Which count falls?",
     hints=("Which of the two tile sizes stands in the formula of which traffic?",),
     options={
         "a": Option("loads from global memory", "Those depend on the block's tile, which stays the same."),
@@ -370,8 +370,8 @@ tile_traffic = Function(
         Mistake(
             name="swapped",
             answer=lambda M, N, K, T: M * K * -(-M // T) + K * N * -(-N // T),
-            message="$A$ is read once for each column of tiles of $C$, $B$ once for each row; you have them the "
-            "other way round.",
+            message="$A$ is read once for each column of tiles of $C$, $B$ once for each row; you have them the other "
+            "way round.",
         ),
         Mistake(
             name="padded",
@@ -438,10 +438,10 @@ tiled_matmul = Function(
     checklist=(6,),
     level="hard",
     points=3,
-    prompt="Write `tiled_matmul(A, B, tile)`: the product of `A` (M, K) and `B` (K, N), computed tile by tile along"
-    " all three axes.",
-    contract="Any positive M, N, K, also smaller than `tile`; `tile` is a positive integer. float32 or float64, "
-    "dtype kept. Multiply tiles with `@`; the inputs are not changed.",
+    prompt="Write `tiled_matmul(A, B, tile)`: the product of `A` (M, K) and `B` (K, N), computed tile by tile along "
+    "all three axes.",
+    contract="Any positive M, N, K, also smaller than `tile`; `tile` is a positive integer. float32 or float64, dtype "
+    "kept. Multiply tiles with `@`; the inputs are not changed.",
     hints=(
         "Three loops over tile starts: `for i in range(0, M, tile)`, then `j`, then `k`.",
         "Slices may run past the end: NumPy cuts them for you.",
@@ -493,8 +493,8 @@ roofline_time = Number(
     title="The least time of one decode step",
     checklist=(7,),
     level="medium",
-    prompt="One row times an $8192\\times8192$ float16 weight, on a device with 989.4 TFLOP/s and 3.35 TB/s: what "
-    "is the least time?",
+    prompt="One row times an $8192\\times8192$ float16 weight, on a device with 989.4 TFLOP/s and 3.35 TB/s: what is "
+    "the least time?",
     contract="With a unit, such as `'12 us'`; each matrix moved once; to one percent.",
     hints=(
         "Compute both times, FLOPs over peak and bytes over bandwidth. Which is longer?",
@@ -564,8 +564,8 @@ tile_shared = Number(
     section="3.4",
     title="Shared memory of a double-buffered tile",
     checklist=(6,),
-    prompt="A float16 kernel with $T_M=T_N=128$ and $T_K=32$ keeps two stages of its tiles in shared memory. How "
-    "many bytes is that?",
+    prompt="A float16 kernel with $T_M=T_N=128$ and $T_K=32$ keeps two stages of its tiles in shared memory. How many "
+    "bytes is that?",
     contract="With a unit, such as `'12 KiB'` or `(1234, 'B')`.",
     hints=("A stage holds a tile of $A$ and a tile of $B$.", "The tile of $C$ lives in registers."),
     expected=int(STAGED.shared),
@@ -596,8 +596,8 @@ occupancy_limit = Several(
     checklist=(6,),
     level="medium",
     prompt="A kernel on sm_90 has 384 threads a block, 80 registers a thread and 48 KiB of shared memory a block.",
-    contract="Answer `{'blocks': ..., 'limit': ..., 'occupancy': ...}`: blocks per SM, the key of the resource, and"
-    " the occupancy in percent.",
+    contract="Answer `{'blocks': ..., 'limit': ..., 'occupancy': ...}`: blocks per SM, the key of the resource, and "
+    "the occupancy in percent.",
     hints=(
         "A warp takes 80·32 registers; a quarter of the SM has 16,384 of them.",
         "Shared memory: each block takes 1 KB more than it asks for.",
@@ -649,8 +649,8 @@ padding_formula = Formula(
     title="Wasted work as a formula",
     checklist=(6,),
     level="medium",
-    prompt="Write `waste(M, N, T)`: the part of the arithmetic, from 0 to 1, that is spent on padding $M$ and $N$ "
-    "to multiples of $T$.",
+    prompt="Write `waste(M, N, T)`: the part of the arithmetic, from 0 to 1, that is spent on padding $M$ and $N$ to "
+    "multiples of $T$.",
     contract="Positive integers; $K$ is divided evenly and plays no part.",
     hints=("Round up: `-(-M // T) * T`.", "One minus useful over done."),
     oracle=lambda M, N, T: padding_waste(M, N, 1, (T, T, 1)),

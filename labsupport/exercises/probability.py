@@ -60,8 +60,8 @@ token_sequence = Number(
     title="Three tokens",
     place="chapter",
     checklist=(8,),
-    prompt="The model gives the three tokens the conditional probabilities 0.5, 0.2 and 0.1. "
-    "What is the probability of the sequence?",
+    prompt="The model gives the three tokens the conditional probabilities 0.5, 0.2 and 0.1. What is the probability "
+    "of the sequence?",
     hints=("The chain rule: a product, one factor for each token.",),
     expected=0.5 * 0.2 * 0.1,
     mistakes=(
@@ -109,8 +109,8 @@ bayes_flag = Number(
     title="What a flag means",
     place="chapter",
     checklist=(8,),
-    prompt="1 % of the documents are bad; the filter flags 90 % of the bad and 5 % of the good ones. "
-    "With what probability, in percent, is a flagged document bad?",
+    prompt="1 % of the documents are bad; the filter flags 90 % of the bad and 5 % of the good ones. With what "
+    "probability, in percent, is a flagged document bad?",
     hints=("Take 1000 documents and count four kinds.", "Bad and flagged, over all flagged."),
     expected=100 * float(posterior(FLAG_PRIOR, FLAG_LIKELIHOOD)[0]),
     unit="%",
@@ -303,8 +303,8 @@ variance_of_sum = Number(
     section="4.6",
     title="Variance of a combination",
     checklist=(8,),
-    prompt="$\\mathrm{Var}(X) = 4$, $\\mathrm{Var}(Y) = 9$, $\\mathrm{Cov}(X, Y) = -1$. "
-    "What is $\\mathrm{Var}(3X - Y + 5)$?",
+    prompt="$\\mathrm{Var}(X) = 4$, $\\mathrm{Var}(Y) = 9$, $\\mathrm{Cov}(X, Y) = -1$. What is $\\mathrm{Var}(3X - Y "
+    "+ 5)$?",
     hints=(
         "Factors count squared, a shift does not count.",
         "$\\mathrm{Var}(aX + bY)$ has the term $2ab\\,\\mathrm{Cov}(X, Y)$; mind the sign of $b$.",
@@ -359,8 +359,8 @@ dropout_variance = Formula(
     title="The variance that dropout adds",
     checklist=(8,),
     level="medium",
-    prompt="Dropout sets a fixed input $x$ to 0 with probability $p$ and else to $x/(1-p)$. "
-    "Write its variance as `variance(x, p)`.",
+    prompt="Dropout sets a fixed input $x$ to 0 with probability $p$ and else to $x/(1-p)$. Write its variance as "
+    "`variance(x, p)`.",
     contract="$0 \\le p < 1$; $x$ is a number.",
     hints=(
         "The mask is Bernoulli with the keep probability $1-p$.",
@@ -413,8 +413,8 @@ bayes_posterior = Function(
     checklist=(8,),
     level="medium",
     prompt="Write `posterior(prior, likelihood)`: the posterior over $k$ hypotheses.",
-    contract="Both arguments are float64 arrays of shape (k,); the prior sums to 1; "
-    "at least one hypothesis allows the data. Returns an array of shape (k,).",
+    contract="Both arguments are float64 arrays of shape (k,); the prior sums to 1; at least one hypothesis allows "
+    "the data. Returns an array of shape (k,).",
     hints=("Multiply hypothesis by hypothesis.", "The result must sum to 1: divide by $p(D)$."),
     oracle=posterior,
     cases=_posterior_cases,
@@ -482,10 +482,10 @@ sequence_logprob = Function(
     title="The log-probability of a sequence",
     checklist=(8, 10),
     level="medium",
-    prompt="Write `sequence_logprob(probs, tokens)`: $\\log p(x_1 \\dots x_T)$ in nats, "
-    "where row $t$ of `probs` holds $p(\\cdot \\mid x_{<t})$ and `tokens[t]` is $x_t$.",
-    contract="`probs`: float64 (T, V); `tokens`: integers (T,); T may be in the thousands. "
-    "Returns a number; -inf where a token has probability 0.",
+    prompt="Write `sequence_logprob(probs, tokens)`: $\\log p(x_1 \\dots x_T)$ in nats, where row $t$ of `probs` "
+    "holds $p(\\cdot \\mid x_{<t})$ and `tokens[t]` is $x_t$.",
+    contract="`probs`: float64 (T, V); `tokens`: integers (T,); T may be in the thousands. Returns a number; -inf "
+    "where a token has probability 0.",
     hints=(
         "Pick one probability from each row: `probs[np.arange(T), tokens]`.",
         "The chain rule is a product; its logarithm is a sum.",
@@ -547,8 +547,8 @@ covariance_matrix = Function(
     checklist=(8,),
     level="medium",
     prompt="Write `cov(x)`: the population covariance matrix of $n$ samples of $d$ features.",
-    contract="`x`: float64 (n, d), one row a sample. Divide by n. Returns (d, d). "
-    "Use no function that computes covariances.",
+    contract="`x`: float64 (n, d), one row a sample. Divide by n. Returns (d, d). Use no function that computes "
+    "covariances.",
     hints=("Subtract the mean of each column.", "`centred.T @ centred` sums over the samples."),
     oracle=covariance,
     cases=_covariance_cases,
@@ -593,8 +593,8 @@ variance_divisors = Several(
     section="4.8",
     title="Three libraries, one array",
     checklist=(8,),
-    prompt="For the numbers 2, 4, 4, 6: what do `np.var`, `torch.var` (defaults) and LayerNorm (before epsilon) "
-    "use as the variance?",
+    prompt="For the numbers 2, 4, 4, 6: what do `np.var`, `torch.var` (defaults) and LayerNorm (before epsilon) use "
+    "as the variance?",
     contract="Answer `{'numpy': ..., 'torch': ..., 'layer_norm': ...}`.",
     hints=("The mean is 4.", "Who divides by $n$, who by $n-1$?"),
     parts={
@@ -633,8 +633,8 @@ bernoulli_nll = Formula(
     section="4.9",
     title="The NLL of coin tosses",
     checklist=(10,),
-    prompt="$k$ of $n$ independent Bernoulli draws were 1. Write their negative log-likelihood, in nats, as `nll(p,"
-    " k, n)`.",
+    prompt="$k$ of $n$ independent Bernoulli draws were 1. Write their negative log-likelihood, in nats, as `nll(p, "
+    "k, n)`.",
     contract="$0 < p < 1$. The order of the draws is known, so no binomial coefficient.",
     hints=("Each 1 contributes $-\\log p$. What does each 0 contribute?",),
     oracle=lambda p, k, n: -(k * math.log(p) + (n - k) * math.log(1 - p)),
@@ -672,8 +672,8 @@ underflow_tokens = Number(
     title="How far a product reaches",
     checklist=(15,),
     level="medium",
-    prompt="Tokens of probability 0.5 each are multiplied in float32, one after another. "
-    "What is the largest number of tokens whose product is not yet 0?",
+    prompt="Tokens of probability 0.5 each are multiplied in float32, one after another. What is the largest number "
+    "of tokens whose product is not yet 0?",
     contract="Rounding to nearest, subnormal numbers included.",
     hints=(
         "The smallest normal float32 is $2^{-126}$; below it there are subnormals with 23 more bits.",
@@ -781,9 +781,9 @@ explain_iid = Written(
         "treats the document as the unit, for example the spread of the 20 document means",
         "weights documents by their tokens, or says why not",
     ),
-    model="Tokens of one document resemble each other, so 10,000 tokens carry less information than 10,000 independent "
-    "ones and the true spread of the mean is larger. Take the 20 documents as the unit, weighted by their tokens, "
-    "and estimate the spread from their means, or resample whole documents.",
+    model="Tokens of one document resemble each other, so 10,000 tokens carry less information than 10,000 "
+    "independent ones and the true spread of the mean is larger. Take the 20 documents as the unit, weighted by their "
+    "tokens, and estimate the spread from their means, or resample whole documents.",
 )
 
 EXERCISES = (

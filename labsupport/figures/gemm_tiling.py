@@ -104,8 +104,8 @@ def tiles() -> Explorable:
     return explore(
         _draw_step,
         alt=_step_alt,
-        caption="Move `step`: along \\(K\\) first, then to the next tile of \\(C\\), which is written once, when it is "
-        "ticked. A larger tile needs fewer steps and fewer loads; at size 4 the edge tiles are cut.",
+        caption="Move `step`: along \\(K\\) first, then to the next tile of \\(C\\), which is written once, when it "
+        "is ticked. A larger tile needs fewer steps and fewer loads; at size 4 the edge tiles are cut.",
         start={"tile": 2, "step": 1},
         labels={"tile": "tile size T", "step": "step"},
         tile=[2, 3, 4],
@@ -239,9 +239,9 @@ def tile_calculator() -> Explorable:
     return explore(
         draw,
         alt=alt,
-        caption="A float16 tile of \\(T \\times T\\) with 32 of \\(K\\) at a time, on sm_90. Look for a setting "
-        "that reuses much and still runs: a thread that owns one output asks for too many threads, one that owns 256 "
-        "for too many registers.",
+        caption="A float16 tile of \\(T \\times T\\) with 32 of \\(K\\) at a time, on sm_90. Look for a setting that "
+        "reuses much and still runs: a thread that owns one output asks for too many threads, one that owns 256 for "
+        "too many registers.",
         start={"tile": 128, "thread": 8, "stages": 2},
         labels={"tile": "tile T", "thread": "outputs a thread, a side", "stages": "stages in shared memory"},
         tile=[32, 64, 128, 256],

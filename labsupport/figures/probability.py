@@ -117,9 +117,8 @@ def uncorrelated() -> Figure:
         fig,
         alt=f"Left, the points of Y = X squared lie on a parabola; right, the same Y values in random order. The "
         f"correlations are small in both, {found[0]:.2f} and {found[1]:.2f}.",
-        caption="The same two marginals twice, and next to no correlation in either. Only on the right does \\(X\\)"
-        " tell "
-        "nothing about \\(Y\\).",
+        caption="The same two marginals twice, and next to no correlation in either. Only on the right does \\(X\\) "
+        "tell nothing about \\(Y\\).",
     )
 
 
@@ -161,8 +160,8 @@ def bayes() -> Explorable:
     return explore(
         draw,
         alt=alt,
-        caption="The filter flags 90 % of the bad documents throughout. What a flag means depends on how many bad ones "
-        "there are, and on the false alarms.",
+        caption="The filter flags 90 % of the bad documents throughout. What a flag means depends on how many bad "
+        "ones there are, and on the false alarms.",
         start={"prior": 0.01, "false_alarm": 0.05},
         labels={"prior": "share of bad documents", "false_alarm": "false alarms"},
         prior=[0.001, 0.01, 0.05, 0.1, 0.3, 0.5],
@@ -200,8 +199,8 @@ def gradient_noise() -> Figure:
     ax.legend(loc="upper right")
     return show(
         fig,
-        alt="The measured standard deviation of the mini-batch gradient lies on the line sigma over the square root of "
-        "B, from B = 1 to 1024.",
+        alt="The measured standard deviation of the mini-batch gradient lies on the line sigma over the square root "
+        "of B, from B = 1 to 1024.",
         caption="Four times the batch, half the noise.",
     )
 
