@@ -92,8 +92,8 @@ def test_the_picture_of_the_terrain_holds_its_pixels():
         "16,777,216 → 65,536 (0.39%)",
         "shape (1000, 1000)",
         "67,371,008 FLOPs",
-        "step 0 equals the base model, bit for bit: True",
-        "adapter beside the weight = merged weight: True",
+        "step 0 is the base model, bit for bit: True",
+        "adapter apart = merged weight: True",
         "the strided copy takes at least 1.5 times as long: True",
     ],
 )
