@@ -238,7 +238,7 @@ def _plan(work: Path, fresh: dict[Path, Notebook]) -> Plan:
         else:
             changed[path] = (None, {"cells": [], "metadata": new["metadata"]})
             absent.add(path)
-        if base != new:
+        if base != new or path in source:
             plan.base[_base(work, path)] = _dumps(new)
     retired = {path: olds[path] for path in sorted(set(olds) - set(fresh) - set(source.values()))}
     strays = _strays(work, fresh, changed, retired)

@@ -242,6 +242,22 @@ def test_a_renamed_notebook_is_followed_with_the_readers_own_cells(desk: Desk) -
     assert desk.snapshot() == before
 
 
+def test_a_notebook_that_only_changes_its_name_is_remembered_under_the_new_one(desk: Desk) -> None:
+    desk.publish(softmax=chapter_five())
+    desk.update()
+    before = desk.snapshot()
+    assert str(MARKER.parent / "exercises" / "softmax.ipynb") in before
+    desk.update()
+    assert desk.snapshot() == before
+
+
+def test_jupyterlab_asks_nothing_about_news(desk: Desk) -> None:
+    settings = desk.work / working_copy.LAB_SETTINGS
+    assert json.loads(settings.read_text(encoding="utf-8"))["disabledExtensions"]
+    found = working_copy.lab_environment(desk.work)["JUPYTER_CONFIG_PATH"].split(os.pathsep)[0]
+    assert Path(found) / "labconfig" / "page_config.json" == settings
+
+
 def test_a_removed_exercise_with_an_answer_is_kept_with_a_note(desk: Desk) -> None:
     def answered(cells: list[dict[str, Any]]) -> None:
         cells[2] |= {"source": MINE, "outputs": [{"output_type": "stream", "name": "stdout", "text": "seen"}]}
@@ -577,7 +593,7 @@ def apply_edit(cells: list[dict[str, Any]], kind: str, at: int, to: int, text: s
 
 # The reader's tool dropped ids in a notebook that the update had no reason to write.
 @pytest.mark.filterwarnings("ignore:Cell is missing an id field")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(editions(), st.lists(reader_edits(), min_size=2, max_size=2), st.booleans())
 def test_no_keystroke_is_lost_whatever_both_sides_do(
     tmp_path_factory: pytest.TempPathFactory,
