@@ -118,6 +118,7 @@ def test_cost_adds_scales_and_prints_units():
         Cost(-1, 0)
 
 
+@settings(deadline=None)
 @given(M=SIZE, N=SIZE, K=SIZE, batch=SIZE)
 def test_gemm_against_a_loop_that_counts(M, N, K, batch):
     flops = sum(2 for _ in itertools.product(range(batch), range(M), range(N), range(K)))
@@ -125,6 +126,7 @@ def test_gemm_against_a_loop_that_counts(M, N, K, batch):
     assert gemm_cost(M, N, K, batch=batch) == Cost(flops, a.nbytes + b.nbytes + (a @ b).nbytes)
 
 
+@settings(deadline=None)
 @given(M=SIZE, N=SIZE, K=SIZE)
 def test_gemm_that_reads_the_old_output(M, N, K):
     flops = moved = 0
@@ -161,6 +163,7 @@ def test_attention_against_torchs_counter(B, N_h, S, S_k, D_h):
     assert cost.bytes == outside + 4 * held_bytes(scores)
 
 
+@settings(deadline=None)
 @given(S=SIZE, D_h=SIZE)
 def test_causal_attention_counts_the_allowed_pairs(S, D_h):
     pairs = int(np.tril(np.ones((S, S), int)).sum())
@@ -272,6 +275,7 @@ def test_roofline_below_on_and_above_the_ridge():
     assert (high.bound, high.attainable, high.seconds) == ("compute", 100.0, 10.0)
 
 
+@settings(deadline=None)
 @given(flops=st.integers(1, 10**15), moved=st.integers(1, 10**12), name=st.sampled_from(sorted(DEVICES)))
 def test_the_least_time_is_flops_over_attainable(flops, moved, name):
     line = roofline(Cost(flops, moved), DEVICES[name])
@@ -333,6 +337,7 @@ def test_a_block_beyond_its_own_limit_does_not_run(threads, registers, shared, n
     assert occupancy(threads - 1 if "threads" in name else threads, 255 if "reg" in name else 32, 0).blocks > 0
 
 
+@settings(deadline=None)
 @given(threads=st.integers(1, 1024), registers=st.integers(1, 255), shared=st.integers(0, 227 * 1024))
 def test_resident_blocks_fit_and_one_more_would_not(threads, registers, shared):
     limits = SM_LIMITS["sm_90"]
@@ -362,6 +367,7 @@ def test_tile_resources():
         tile_resources((128, 128, 8), (3, 8))
 
 
+@settings(deadline=None)
 @given(T_M=SIZE, T_N=SIZE, T_K=SIZE)
 def test_tile_intensity_from_one_step_of_the_reduced_axis(T_M, T_N, T_K):
     flops = 2 * T_M * T_N * T_K

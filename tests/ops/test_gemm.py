@@ -135,6 +135,7 @@ def test_counted_naive_traffic_is_two_loads_a_multiply_add(M, N, K):
     np.testing.assert_array_equal(C, matmul_naive(A, B))
 
 
+@settings(deadline=None)
 @given(m=SIZE, n=SIZE, K=SIZE, T=SIZE)
 def test_square_tiles_that_fit_divide_the_loads_by_their_side(m, n, K, T):
     M, N = m * T, n * T
@@ -161,6 +162,7 @@ def test_a_counted_array_counts_every_element_and_hands_out_copies():
     assert memory.loads == 9
 
 
+@settings(deadline=None)
 @given(M=SIZE, N=SIZE, K=SIZE, tile=TILE)
 def test_tile_steps_are_the_reads_of_the_kernel_in_order(M, N, K, tile):
     log = []
@@ -184,6 +186,7 @@ def test_tile_steps_are_the_reads_of_the_kernel_in_order(M, N, K, tile):
 # --- padding
 
 
+@settings(deadline=None)
 @given(M=SIZE, N=SIZE, K=SIZE, tile=TILE)
 def test_padding_with_zeros_changes_nothing_but_the_work(M, N, K, tile):
     A, B = operands(M, N, K)

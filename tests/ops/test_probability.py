@@ -125,6 +125,7 @@ def test_what_is_no_distribution_is_refused(make, message):
 # --- joint tables and Bayes
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 999), shape=st.sampled_from([(2, 3), (4, 1), (2, 3, 2)]))
 def test_product_rule_and_marginals(seed, shape):
     joint = joint_table(seed, *shape)
@@ -143,6 +144,7 @@ def test_a_conditional_on_the_impossible_is_nan():
     np.testing.assert_array_equal(given_y[:, 0], [0.5, 0.5])
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 999), n=st.integers(1, 4), k=st.integers(1, 5))
 def test_posterior_against_the_table(seed, n, k):
     rng = np.random.default_rng(seed)
@@ -174,6 +176,7 @@ def test_posterior_refuses_what_it_cannot_answer():
         posterior([0.5, 0.5], [-0.1, 0.3])
 
 
+@settings(deadline=None)
 @given(p=st.lists(st.floats(1e-3, 1), min_size=1, max_size=30))
 def test_sequence_log_probability_is_the_log_of_the_product(p):
     assert float(sequence_log_probability(p)) == pytest.approx(math.log(math.prod(p)), abs=1e-9)
