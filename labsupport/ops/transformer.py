@@ -21,12 +21,15 @@ __all__ = [
     "Config",
     "KVCache",
     "backward",
+    "check_ids",
+    "check_parameters",
     "count_parameters",
     "forward",
     "generate",
     "init",
     "loss",
     "positions",
+    "shapes",
 ]
 
 Array = npt.NDArray[Any]
@@ -175,8 +178,8 @@ def forward(
         ValueError: ids outside [0, n), not (B, T), or parameters of another configuration.
         TypeError: ids that are not integers.
     """
-    ids = _checked_ids(config, ids)
-    _check_parameters(config, parameters)
+    ids = check_ids(config, ids)
+    check_parameters(config, parameters)
     start = cache.length if cache else 0
     x = parameters["embedding"][ids]
     x = x + positions(start, ids.shape[1], config.width).astype(x.dtype)
@@ -314,7 +317,7 @@ def generate(
     Raises:
         ValueError: an empty prompt, negative ``steps``.
     """
-    ids = _checked_ids(config, prompt)
+    ids = check_ids(config, prompt)
     if ids.shape[1] == 0:
         raise ValueError("the prompt is empty: give at least one token for each row")
     if steps < 0:
@@ -384,7 +387,13 @@ def _of_layer(parameters: Parameters, layer: int) -> Parameters:
     return {name: parameters[f"layers.{layer}.{name}"] for name in names}
 
 
-def _checked_ids(config: Config, ids: npt.ArrayLike) -> Array:
+def check_ids(config: Config, ids: npt.ArrayLike) -> Array:
+    """The ids as an array.
+
+    Raises:
+        TypeError: no integers.
+        ValueError: not (B, T), or outside [0, n).
+    """
     array = np.asarray(ids)
     if array.dtype.kind not in "iu":
         raise TypeError(f"ids have dtype {array.dtype}; token ids are integers")
@@ -397,7 +406,12 @@ def _checked_ids(config: Config, ids: npt.ArrayLike) -> Array:
     return array
 
 
-def _check_parameters(config: Config, parameters: Parameters) -> None:
+def check_parameters(config: Config, parameters: Parameters) -> None:
+    """Nothing, if the names and shapes are those of ``shapes(config)``.
+
+    Raises:
+        ValueError: a parameter is missing, left over, or of another shape; it is named.
+    """
     wanted = shapes(config)
     if missing := sorted(set(wanted) ^ set(parameters)):
         raise ValueError(f"the parameters do not belong to this configuration: {missing[0]} is missing or left over")
