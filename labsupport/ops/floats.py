@@ -6,6 +6,7 @@ the hardware's types on every bit pattern. It must never call a library's own co
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,10 @@ class FloatFormat:
     @property
     def max(self) -> float:
         """Largest finite value."""
+        return self._largest
+
+    @cached_property
+    def _largest(self) -> float:
         return float(self.decode(self._max_code))
 
     @property
@@ -158,8 +163,18 @@ class FloatFormat:
         return np.maximum(exponent, 1 - self.bias).astype(np.int64)
 
     def round(self, x: npt.ArrayLike, saturate: bool = False) -> Any:
-        """The nearest value of the format, as float64: ``decode(encode(x))``."""
-        return self.decode(self.encode(x, saturate))
+        """The nearest value of the format, as float64: ``decode(encode(x))``, by the short way.
+
+        A value is a whole number of spacings, so it is divided by the spacing, a power of two, rounded to a whole
+        number with ties to even, and multiplied again.
+        """
+        value = np.asarray(x, dtype=np.float64)
+        exponent = np.maximum(np.frexp(value)[1] - 1, 1 - self.bias)
+        spacing = np.ldexp(1.0, exponent - self.mantissa_bits)
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond float64, and NaN that signal
+            nearest = np.rint(value / spacing) * spacing
+        beyond = self._largest if saturate else np.inf if self.has_infinity else np.nan
+        return np.where(np.abs(nearest) > self._largest, np.copysign(beyond, value), nearest)[()]
 
     def ulp(self, x: npt.ArrayLike) -> Any:
         """Spacing of the format at ``x``: the distance from |x|, rounded down, to the next larger value.

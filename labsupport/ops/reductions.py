@@ -5,6 +5,7 @@ every operation), along the last axis, in the order that its name says. It must 
 wider accumulator in secret: the error is the subject.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +16,13 @@ from labsupport.ops.floats import FloatFormat
 
 __all__ = [
     "Welford",
+    "error_bound",
+    "matmul_accumulated",
     "sum_kahan",
     "sum_neumaier",
     "sum_pairwise",
     "sum_serial",
+    "variance_merged",
     "variance_naive",
     "variance_two_pass",
 ]
@@ -223,3 +227,95 @@ class Welford:
         delta = other.mean - self.mean
         mean = self.mean + delta * (other.n / n)
         return Welford(n, mean, self.M2 + other.M2 + delta * delta * (self.n * other.n / n))
+
+
+def error_bound(algorithm: str, n: int, u: float) -> float:
+    """How large |computed − exact| may be, as a multiple of Σ|x|, for a sum of n numbers.
+
+    Args:
+        algorithm: "serial", "pairwise", "kahan" or "neumaier".
+        n: how many numbers, 1 or more.
+        u: half the format's eps, the largest relative error of one rounding.
+
+    Returns:
+        serial (n − 1)·u, for every n (Rump, 2012); pairwise h·u/(1 − h·u) with h = ⌈log2 n⌉ (Higham, 4.6);
+        Kahan 2u + 4n·u² (Higham, 4.8, where the second term is O(n·u²): read it for n·u < 0.1); Neumaier
+        u + γ² with γ = (n − 1)u/(1 − (n − 1)u) (Ogita, Rump and Oishi, 2005, proposition 4.5). Infinity where
+        the analysis ends, that is where h·u or (n − 1)·u reaches 1.
+
+    Raises:
+        ValueError: an unknown algorithm, or n below 1.
+    """
+    if n < 1:
+        raise ValueError(f"n is {n}; a sum has at least 1 term here")
+    if algorithm == "serial":
+        return (n - 1) * u
+    if algorithm == "pairwise":
+        return _gamma((n - 1).bit_length(), u)
+    if algorithm == "kahan":
+        return 2 * u + 4 * n * u * u if n * u < 1 else math.inf
+    if algorithm == "neumaier":
+        return u + _gamma(n - 1, u) ** 2
+    raise ValueError(f"no bound for {algorithm!r}; there is serial, pairwise, kahan and neumaier")
+
+
+def _gamma(k: int, u: float) -> float:
+    """Higham's γ_k = k·u/(1 − k·u): the relative error of k roundings in a row."""
+    return k * u / (1 - k * u) if k * u < 1 else math.inf
+
+
+def variance_merged(x: npt.ArrayLike, blocks: int) -> Any:
+    """Population variance from blocks that are read on their own and merged as a tree, in the dtype of ``x``.
+
+    Args:
+        x: (n,), n ≥ 1.
+        blocks: number of blocks, 1 or more; their sizes differ by at most one, and some may be empty.
+
+    Returns:
+        a scalar in the dtype of ``x``, never negative.
+
+    Raises:
+        ValueError: x is not a vector, n = 0 or no block.
+
+    Source: Chan, Golub and LeVeque (1979).
+    """
+    array = _nonempty(x)
+    if array.ndim != 1 or blocks < 1:
+        raise ValueError(f"x has shape {array.shape}, cut into {blocks} blocks; a vector and 1 block or more are due")
+    zero = array.dtype.type(0)
+    states = []
+    for part in np.array_split(array, blocks):
+        state = Welford(0, zero, zero)
+        for value in part:
+            state.push(value)
+        states.append(state)
+    while len(states) > 1:
+        last = states[len(states) // 2 * 2 :]
+        states = [a.merge(b) for a, b in zip(states[0::2], states[1::2], strict=False)] + last
+    return array.dtype.type(states[0].variance)
+
+
+def matmul_accumulated(A: npt.ArrayLike, B: npt.ArrayLike, inputs: FloatFormat, accumulator: FloatFormat) -> Array:
+    """Matrix product with inputs in one format and the running sum in another, k after k.
+
+    Products are exact, as in a matrix unit; every addition is rounded to the accumulator's format.
+
+    Args:
+        A: (M, K).
+        B: (K, N).
+        inputs: format that A and B are rounded to first.
+        accumulator: format of the running sum.
+
+    Returns:
+        (M, N) as float64, with values of the accumulator's format.
+
+    Raises:
+        ValueError: the shapes do not fit.
+    """
+    left, right = (np.asarray(inputs.round(np.asarray(value, np.float64))) for value in (A, B))
+    if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[0]:
+        raise ValueError(f"A has shape {left.shape} and B {right.shape}: axis 1 of A and axis 0 of B must be equal")
+    total = np.zeros((left.shape[0], right.shape[1]))
+    for k in range(left.shape[1]):
+        total = np.asarray(accumulator.round(total + left[:, k, None] * right[k]))
+    return total

@@ -222,3 +222,39 @@ def test_loss_scaler_halves_on_overflow_and_grows_after_good_steps():
 def test_loss_scaler_refuses_bad_settings(bad):
     with pytest.raises(ValueError, match=r"scale|growth|backoff"):
         LossScaler(**bad)
+
+
+@pytest.mark.parametrize("fmt", FORMATS, ids=lambda f: f.name)
+@pytest.mark.parametrize("saturate", [False, True])
+def test_rounding_is_decoding_the_encoded(fmt, saturate):
+    rng = np.random.default_rng(11)
+    single = rng.integers(0, 2**32, 50_000, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    x = np.concatenate([
+        rng.integers(0, 2**64, 50_000, dtype=np.uint64).view(np.float64),
+        single[~np.isnan(single)].astype(np.float64),
+        [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 1.7e308],
+        boundary_values(fmt) if fmt.bits <= 16 else [fmt.max, fmt.max * (1 + fmt.eps / 4), -fmt.max * (1 + fmt.eps)],
+    ])
+    rounded, expected = fmt.round(x, saturate), fmt.decode(fmt.encode(x, saturate))
+    np.testing.assert_array_equal(rounded, expected)
+    np.testing.assert_array_equal(np.signbit(rounded)[~np.isnan(x)], np.signbit(x)[~np.isnan(x)])
+
+
+def test_bf16_on_every_value_and_every_tie():
+    values = BF16.decode(np.arange(BF16._max_code + 1))
+    ties = np.append((values[1:] + values[:-1]) / 2, BF16.max * (1 + BF16.eps / 4)).astype(np.float32)
+    near = np.concatenate([values, ties, np.nextafter(ties, np.float32(np.inf)), np.nextafter(ties, np.float32(0))])
+    x = np.concatenate([near, -near]).astype(np.float32)
+    np.testing.assert_array_equal(BF16.encode(x), native_bits(BF16, x))
+    expected = torch.from_numpy(x).to(torch.bfloat16).to(torch.float64).numpy()
+    np.testing.assert_array_equal(BF16.round(x), expected)
+
+
+def test_torch_saturates_e4m3_where_ml_dtypes_gives_nan():
+    """The same dtype name, two overflow rules: E4M3.encode has both."""
+    x = boundary_values(E4M3)
+    with np.errstate(over="ignore"):
+        x = x[x == x.astype(np.float32)].astype(np.float32)
+    saturated = torch.from_numpy(x).to(torch.float8_e4m3fn).to(torch.float64).numpy()
+    np.testing.assert_array_equal(E4M3.round(x, saturate=True), saturated)
+    assert np.isnan(np.float32(500).astype(ml_dtypes.float8_e4m3fn).astype(np.float64))

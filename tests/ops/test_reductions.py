@@ -12,10 +12,13 @@ from hypothesis.extra import numpy as hnp
 from labsupport.ops.floats import BF16, FP16, FP32
 from labsupport.ops.reductions import (
     Welford,
+    error_bound,
+    matmul_accumulated,
     sum_kahan,
     sum_neumaier,
     sum_pairwise,
     sum_serial,
+    variance_merged,
     variance_naive,
     variance_two_pass,
 )
@@ -155,3 +158,71 @@ def test_welford_merges_to_the_same_state_for_any_split(x, data):
 def test_welford_takes_arrays():
     x = np.random.default_rng(5).normal(size=(30, 7))
     np.testing.assert_allclose(pushed(x).variance, x.var(axis=0), rtol=1e-12)
+
+
+NAMED = {"serial": sum_serial, "pairwise": sum_pairwise, "kahan": sum_kahan, "neumaier": sum_neumaier}
+
+
+@pytest.mark.parametrize("fmt", [FP16, BF16, FP32], ids=lambda f: f.name)
+@pytest.mark.parametrize("n", [1, 2, 16, 100, 600])
+def test_every_order_stays_within_the_bounds(fmt, n):
+    rng = np.random.default_rng(n)
+    drawn = fmt.round(rng.uniform(-1, 3, n))
+    orders = np.stack([drawn, np.sort(drawn), np.sort(drawn)[::-1], drawn[np.argsort(np.abs(drawn))]])
+    truth = float(exact(drawn))
+    for name, algorithm in NAMED.items():
+        allowed = error_bound(name, n, fmt.eps / 2) * np.abs(drawn).sum()
+        assert (np.abs(algorithm(orders, fmt) - truth) <= allowed).all(), name
+
+
+def test_bounds_by_hand():
+    assert error_bound("serial", 5, 2**-11) == 4 * 2**-11
+    assert error_bound("pairwise", 5, 2**-11) == 3 * 2**-11 / (1 - 3 * 2**-11)
+    assert error_bound("kahan", 5, 2**-11) == 2 * 2**-11 + 20 * 2**-22
+    assert error_bound("neumaier", 1, 2**-11) == 2**-11
+    assert error_bound("kahan", 256, 2**-8) == error_bound("neumaier", 257, 2**-8) == math.inf
+    with pytest.raises(ValueError, match="serial"):
+        error_bound("tree", 5, 2**-11)
+    with pytest.raises(ValueError, match="at least 1"):
+        error_bound("serial", 0, 2**-11)
+
+
+def test_the_correction_of_neumaier_stalls_in_bf16_and_kahan_does_not():
+    x = np.random.default_rng(0).uniform(size=4096)
+    reference = float(exact(BF16.round(x)))
+    assert abs(sum_kahan(x, BF16) - reference) < 0.01 * reference
+    assert abs(sum_neumaier(x, BF16) - reference) > 0.3 * reference
+
+
+@settings(deadline=None)
+@given(hnp.arrays(np.float64, st.integers(1, 40), elements=st.floats(-1e3, 1e3)), st.integers(1, 9))
+def test_merged_variance_is_the_variance(x, blocks):
+    scale = max(1.0, float(np.abs(x).max()))
+    assert variance_merged(x, blocks) == pytest.approx(x.var(), rel=1e-9, abs=1e-12 * scale**2 * x.size)
+
+
+def test_merged_variance_keeps_the_dtype_and_names_bad_input():
+    x = (1e4 + np.random.default_rng(6).normal(size=500)).astype(np.float32)
+    result = variance_merged(x, 8)
+    assert result.dtype == np.float32
+    assert abs(result / x.astype(np.float64).var() - 1) < 1e-3
+    with pytest.raises(ValueError, match="blocks"):
+        variance_merged(x, 0)
+    with pytest.raises(ValueError, match="vector"):
+        variance_merged(np.ones((2, 3)), 2)
+
+
+def test_a_product_is_rounded_after_every_addition():
+    assert matmul_accumulated(np.ones((1, 4096)), np.ones((4096, 1)), FP16, FP16).item() == 2048
+    assert matmul_accumulated(np.ones((1, 4096)), np.ones((4096, 1)), FP16, FP32).item() == 4096
+    rng = np.random.default_rng(7)
+    A, B = rng.normal(size=(3, 50)), rng.normal(size=(50, 4))
+    a, b = A.astype(np.float16).astype(np.float64), B.astype(np.float16).astype(np.float64)
+    got = matmul_accumulated(A, B, FP16, FP32)
+    assert (np.abs(got - a @ b) <= 50 * 2**-24 * (np.abs(a) @ np.abs(b))).all()
+    by_hand = np.float32(0)
+    for k in range(50):
+        by_hand = np.float32(by_hand + np.float32(a[0, k] * b[k, 0]))
+    assert got[0, 0] == by_hand
+    with pytest.raises(ValueError, match="axis 1"):
+        matmul_accumulated(A, A, FP16, FP32)
