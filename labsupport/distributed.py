@@ -52,7 +52,8 @@ def run_ranks(
     Args:
         function: a plain function, also one defined in a notebook cell. The process group is
             initialised before it is called and destroyed after. Modules and functions that it
-            uses by name travel with it; other global values are pickled.
+            uses by name travel with it; other global values are pickled. A class must live in a
+            module, or inside the function.
         world_size: number of ranks (processes), at least 1.
         args: passed to every rank; must pickle.
         backend: ``"gloo"`` (CPU) or ``"nccl"`` (one GPU a rank).
@@ -64,7 +65,7 @@ def run_ranks(
         One result per rank; each must pickle.
 
     Raises:
-        ValueError: a bad ``world_size``, ``init_method`` or function.
+        ValueError: a bad ``world_size``, ``init_method`` or function, or something that cannot travel.
         RankError: a rank raised (its traceback is in the message), died, or ran out of time.
 
     Source: torch.distributed documentation, "Initialization"; ranks run one thread each.
@@ -115,6 +116,11 @@ def _collect(function: FunctionType, lines: list[str], seen: set[str]) -> None:
             lines.append(f"from {value.__module__} import {value.__name__} as {name}")
         elif isinstance(value, FunctionType):
             _collect(value, lines, seen)
+        elif isinstance(value, type):
+            raise ValueError(
+                f"{function.__name__} uses the class {name}, which no module holds, so that a rank could not import "
+                "it; put it into a file, or define it inside the function"
+            )
     lines.append(_source(function))
 
 

@@ -147,6 +147,96 @@ def test_a_lambda_or_a_closure_is_refused_with_a_reason():
         run_ranks(closure, 1)
 
 
+def test_a_class_that_no_module_holds_is_refused_with_a_reason(monkeypatch):
+    homeless = type("Homeless", (), {"__module__": "__main__"})
+    monkeypatch.setitem(uses_a_class.__globals__, "Homeless", homeless)
+    with pytest.raises(ValueError, match="class Homeless"):
+        run_ranks(uses_a_class, 1)
+
+
+def uses_a_class(rank, world_size):
+    return Homeless()  # noqa: F821 (the test defines it)
+
+
+NOTEBOOK = [
+    """
+    import os
+    import numpy as np
+    import torch.distributed as dist
+    from labsupport.distributed import RankError, run_ranks
+    SCALE = np.array([2.0, 3.0])
+    """,
+    """
+    def helper(rank):
+        return SCALE * (rank + 1)
+
+    def summed(rank, world_size, offset):
+        import torch
+        total = torch.tensor(helper(rank))
+        dist.all_reduce(total)
+        return os.getpid(), (total + offset).tolist()
+
+    results = run_ranks(summed, 2, 1.0, timeout=200)
+    print([value for _, value in results])
+    """,
+    """
+    def summed(rank, world_size):  # the same name again: the new body counts
+        if rank == 1:
+            raise KeyError("a slip in a cell")
+        dist.barrier()
+
+    try:
+        run_ranks(summed, 2, timeout=200)
+    except RankError as error:
+        print(error.rank, "a slip in a cell" in str(error), 'raise KeyError("a slip in a cell")' in str(error))
+    """,
+    """
+    import pathlib, signal, tempfile, threading, time
+
+    def sleeper(rank, world_size, folder):
+        pathlib.Path(folder, str(rank)).write_text(str(os.getpid()))
+        time.sleep(300)
+
+    folder = tempfile.mkdtemp()
+    files = [pathlib.Path(folder, name) for name in "01"]
+
+    def interrupt_when_ranks_run():
+        while not all(file.exists() and file.read_text() for file in files):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)  # what the notebook's stop button sends
+
+    threading.Thread(target=interrupt_when_ranks_run).start()
+    try:
+        run_ranks(sleeper, 2, folder, timeout=250)
+    except KeyboardInterrupt:
+        print("interrupted")
+    """,
+    """
+    def gone(pid):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    pids = [pid for pid, _ in results] + [int(file.read_text()) for file in files]
+    print(len(set(pids)), all(gone(pid) for pid in pids))
+    """,
+]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals differ on Windows")
+def test_cells_of_a_notebook_run_on_ranks_fail_with_their_traceback_and_leave_nothing():
+    import nbformat
+    from nbclient import NotebookClient
+
+    cells = [nbformat.v4.new_code_cell(textwrap.dedent(source).strip()) for source in NOTEBOOK]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    NotebookClient(notebook, timeout=280, kernel_name="python3").execute()
+    said = ["".join(output.get("text", "") for output in cell.outputs).strip() for cell in notebook.cells]
+    assert said == ["", "[[7.0, 10.0], [7.0, 10.0]]", "1 True True", "interrupted", "4 True"]
+
+
 def test_an_argument_that_cannot_be_pickled_is_an_error():
     with pytest.raises(ValueError, match="arguments"):
         run_ranks(says_its_process, 1, lambda: None)

@@ -1,15 +1,27 @@
-"""LayerNorm and RMSNorm, forward and backward, over the last axis.
+"""LayerNorm and RMSNorm, forward and backward, over the last axis, and the traffic of a forward pass.
 
 The backward rules are the derived ones of the book, so each is a few lines of reductions and
-elementwise work. Statistics are never taken over the batch.
+elementwise work. Statistics are never taken over the batch. The traffic is counted from arrays that
+the kernels really read and write, never from a formula.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["layer_norm", "layer_norm_backward", "rms_norm", "rms_norm_backward"]
+__all__ = [
+    "Kernel",
+    "layer_norm",
+    "layer_norm_backward",
+    "layer_norm_fused",
+    "layer_norm_naive",
+    "rms_norm",
+    "rms_norm_backward",
+    "rms_norm_fused",
+    "rms_norm_naive",
+]
 
 Array = npt.NDArray[Any]
 
@@ -102,6 +114,76 @@ def rms_norm_backward(x: Array, gamma: Array, dy: Array, eps: float = 1e-5) -> t
     normalised, g = x * r, dy * gamma
     dx = r * (g - normalised * (g * normalised).mean(axis=-1, keepdims=True))
     return dx, (dy * normalised).sum(axis=tuple(range(x.ndim - 1)))
+
+
+class Kernel(NamedTuple):
+    """One launch of a kernel: its name and the elements that it read from and wrote to main memory."""
+
+    name: str
+    reads: int
+    writes: int
+
+
+def layer_norm_naive(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, list[Kernel]]:
+    """``layer_norm`` as one kernel for each line of its formula; returns the result and the launches.
+
+    Every intermediate is a whole array: it is written by one kernel and read back by the next, as in a program
+    of array operations that nothing fuses. Arguments and errors are those of ``layer_norm``.
+    """
+    x, gamma, beta = _checked(x, eps, gamma=gamma, beta=beta)
+    launches: list[Kernel] = []
+    mean = _launch(launches, "mean", lambda x: x.mean(axis=-1, keepdims=True), x)
+    centred = _launch(launches, "subtract", np.subtract, x, mean)
+    squared = _launch(launches, "square", np.square, centred)
+    variance = _launch(launches, "mean of squares", lambda s: s.mean(axis=-1, keepdims=True), squared)
+    r = _launch(launches, "inverse root", lambda v: 1 / np.sqrt(v + v.dtype.type(eps)), variance)
+    normalised = _launch(launches, "multiply", np.multiply, centred, r)
+    scaled = _launch(launches, "times gamma", np.multiply, normalised, gamma)
+    return _launch(launches, "plus beta", np.add, scaled, beta), launches
+
+
+def rms_norm_naive(x: Array, gamma: Array, eps: float = 1e-5) -> tuple[Array, list[Kernel]]:
+    """``rms_norm`` as one kernel for each line of its formula; returns the result and the launches."""
+    x, gamma = _checked(x, eps, gamma=gamma)
+    launches: list[Kernel] = []
+    squared = _launch(launches, "square", np.square, x)
+    mean = _launch(launches, "mean of squares", lambda s: s.mean(axis=-1, keepdims=True), squared)
+    r = _launch(launches, "inverse root", lambda v: 1 / np.sqrt(v + v.dtype.type(eps)), mean)
+    normalised = _launch(launches, "multiply", np.multiply, x, r)
+    return _launch(launches, "times gamma", np.multiply, normalised, gamma), launches
+
+
+def layer_norm_fused(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, list[Kernel]]:
+    """``layer_norm`` in one kernel; returns the result and the launch.
+
+    A row is loaded once, stays on the chip through both reductions, and is stored once; γ and β are loaded once
+    and kept. That is the least traffic there is, and holds while a row fits on the chip.
+    """
+    return _row_by_row(layer_norm, x, eps, gamma=gamma, beta=beta)
+
+
+def rms_norm_fused(x: Array, gamma: Array, eps: float = 1e-5) -> tuple[Array, list[Kernel]]:
+    """``rms_norm`` in one kernel, as ``layer_norm_fused``."""
+    return _row_by_row(rms_norm, x, eps, gamma=gamma)
+
+
+def _launch(launches: list[Kernel], name: str, kernel: Callable[..., Array], *inputs: Array) -> Array:
+    """Run one array operation and note the elements of its inputs and of its result."""
+    result = np.asarray(kernel(*inputs))
+    launches.append(Kernel(name, sum(array.size for array in inputs), result.size))
+    return result
+
+
+def _row_by_row(norm: Callable[..., Array], x: Array, eps: float, **parameters: Array) -> tuple[Array, list[Kernel]]:
+    x, *kept = _checked(x, eps, **parameters)
+    reads, writes = sum(array.size for array in kept), 0
+    out = np.empty_like(x)
+    for place in np.ndindex(x.shape[:-1]):
+        row = x[place]
+        reads += row.size
+        out[place] = norm(row, *kept, eps=eps)
+        writes += row.size
+    return out, [Kernel("fused", reads, writes)]
 
 
 def _standardised(x: Array, eps: float) -> tuple[Array, Array]:

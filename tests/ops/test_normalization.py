@@ -6,8 +6,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from labsupport.ops.normalization import layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
+from labsupport.ops.normalization import (
+    layer_norm,
+    layer_norm_backward,
+    layer_norm_fused,
+    layer_norm_naive,
+    rms_norm,
+    rms_norm_backward,
+    rms_norm_fused,
+    rms_norm_naive,
+)
 
 shapes = st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(1, 9))
 
@@ -82,3 +92,55 @@ def test_bad_input_is_named():
         rms_norm(np.ones((2, 0)), np.ones(0))
     with pytest.raises(ValueError, match="dy"):
         layer_norm_backward(x, gamma, np.ones((2, 3)))
+
+
+class Dispatched(TorchDispatchMode):
+    """Every operator that torch runs, with the elements of its tensor arguments and of its result."""
+
+    def __init__(self):
+        super().__init__()
+        self.moved = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.moved.append((sum(a.numel() for a in args if isinstance(a, torch.Tensor)), out.numel()))
+        return out
+
+
+def test_the_naive_kernels_move_what_torch_moves_operator_by_operator():
+    x, gamma, beta, _ = drawn((3, 4, 16), 1)
+    t, g, b = map(torch.tensor, (x, gamma, beta))
+    with Dispatched() as seen:
+        centred = t - t.mean(-1, keepdim=True)
+        variance = centred.square().mean(-1, keepdim=True)
+        centred * (variance + 1e-5).rsqrt() * g + b
+    _, launches = layer_norm_naive(x, gamma, beta)
+    rows = x.size // 16  # torch adds eps and takes the root in two operators of one number a row each
+    expected = [(k.reads, k.writes) for k in launches if k.name != "inverse root"]
+    assert [pair for pair in seen.moved if pair != (rows, rows)] == expected
+
+
+@settings(deadline=None)
+@given(shapes, st.integers(0, 10**6))
+def test_naive_and_fused_give_the_same_and_move_what_they_should(shape, seed):
+    x, gamma, beta, _ = drawn(shape, seed)
+    size, rows, width = x.size, x.size // shape[-1], shape[-1]
+    for norm, naive, fused, parameters, naive_total in [
+        (layer_norm, layer_norm_naive, layer_norm_fused, (gamma, beta), 12 * size + 6 * rows + 2 * width),
+        (rms_norm, rms_norm_naive, rms_norm_fused, (gamma,), 7 * size + 4 * rows + width),
+    ]:
+        expected = norm(x, *parameters)
+        for way, total in ((naive, naive_total), (fused, 2 * size + len(parameters) * width)):
+            result, launches = way(x, *parameters)
+            np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
+            assert sum(k.reads + k.writes for k in launches) == total
+
+
+def test_layer_norm_gradients_are_orthogonal_to_what_the_layer_ignores():
+    """A shift of a row changes nothing; nor does a scale, but for eps."""
+    x, gamma, _, dy = drawn((5, 32), 3)
+    dx, _, _ = layer_norm_backward(x, gamma, dy, eps=1e-12)
+    np.testing.assert_allclose(dx.sum(-1), 0, atol=1e-12)
+    np.testing.assert_allclose((dx * x).sum(-1), 0, atol=1e-11)
+    dx, _ = rms_norm_backward(x, gamma, dy, eps=1e-12)
+    np.testing.assert_allclose((dx * x).sum(-1), 0, atol=1e-11)

@@ -75,6 +75,21 @@ def test_the_two_conventions_differ_by_the_learning_rate_only():
     np.testing.assert_allclose(theta, other, rtol=1e-12)
 
 
+def test_dampening_in_torch_is_the_average_but_for_its_first_step():
+    """torch starts the velocity with g, not with (1 − dampening)·g; the book warns of it."""
+    theta, velocity = torch.zeros(1, dtype=torch.float64, requires_grad=True), np.zeros(1)
+    optimizer = torch.optim.SGD([theta], lr=1.0, momentum=0.9, dampening=0.9)
+    ours, steps = np.zeros(1), []
+    for _ in range(2):
+        before = theta.item()
+        theta.grad = torch.ones(1, dtype=torch.float64)
+        optimizer.step()
+        ours, velocity = momentum_step(ours, np.ones(1), velocity, 1.0, 0.9, convention="average")
+        steps.append((before - theta.item(), velocity.item()))
+    assert steps[0] == (pytest.approx(1.0), pytest.approx(0.1))
+    assert steps[1] == (pytest.approx(1.0), pytest.approx(0.19))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_adam_and_adamw_are_torch_over_100_steps(dtype):
     for step, make, extra in [
