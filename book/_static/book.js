@@ -70,7 +70,7 @@
     });
     BOXES.forEach(function (box) {
       document.querySelectorAll(box[0]).forEach(function (element) {
-        var scrolls = element.scrollWidth > element.clientWidth + 1;
+        var scrolls = element.scrollWidth > element.clientWidth + 1 && getComputedStyle(element).overflowX !== "visible";
         if (scrolls === element.hasAttribute("data-scrolls")) return;
         element.toggleAttribute("data-scrolls", scrolls);
         if (scrolls) {

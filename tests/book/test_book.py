@@ -96,12 +96,20 @@ LOOK = r"""() => {
     raw: (text.textContent.match(/\$\S[^$\n]*\$|\\[(\[][^\n]*/g) || []).slice(0, 3),
     unset: [...document.querySelectorAll("span.math, div.math")].filter(m => !m.querySelector("mjx-container")).length,
     merror: [...document.querySelectorAll("mjx-merror, [data-mjx-error]")].map(m => m.textContent).slice(0, 3),
+    unreachable: [...document.querySelectorAll(
+      "pre, .pst-scrollable-table-container, .output, div.math, mjx-container")]
+      .filter(box => box.scrollWidth > box.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(box).overflowX))
+      .filter(box => box.tabIndex < 0 && !box.querySelector("a, button, input, select, summary, [tabindex='0']"))
+      .map(box => box.outerHTML.slice(0, 80)).slice(0, 3),
     noalt: [...document.querySelectorAll("img:not([alt])")].map(image => image.src).slice(0, 3),
-    theme: root.dataset.theme,
   };
 }"""
 
-AXE_RUN = """options => axe.run(document, options).then(result => result.violations.map(violation =>
+# The inside of a formula or a drawing is thousands of nodes without a rule of their own: the formula is MathJax's,
+# the drawing's colours are held by the tests of the figures, and LOOK sees whether a wide formula can be reached.
+AXE_RUN = """options => axe.run(
+  {include: [["html"]], exclude: [["mjx-container"], ["svg > *"]]}, options
+).then(result => result.violations.map(violation =>
   `${violation.id}: ${violation.nodes.length} x ${violation.nodes[0].target.join(" ")}: ` +
   `${violation.nodes[0].failureSummary.replace(/\\s+/g, " ").slice(0, 300)}`))"""
 CONTRAST_ONLY = {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
@@ -129,20 +137,21 @@ def test_page_is_in_order(name: str, site: str, page: Page) -> None:
     page.evaluate(FORMULAS_DONE)
     page.evaluate(AXE)
     found = []
-    # The rules on colours depend on the theme, the others on the width.
+    # The rules on colours depend on the theme, the others on the width; None: no need to ask axe again.
     for width, theme, rules in (
         (1280, "light", {}),
         (1280, "dark", CONTRAST_ONLY),
         (360, "dark", REST),
-        (360, "light", CONTRAST_ONLY),
+        (360, "light", None),
     ):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-        page.wait_for_timeout(120)
+        page.wait_for_function(f"innerWidth === {width} && document.documentElement.dataset.theme === '{theme}'")
+        page.wait_for_timeout(150)  # book.js marks what scrolls 50 ms after a change of width
         seen = page.evaluate(LOOK)
-        assert seen.pop("theme") == theme, "the page does not follow the system's colours"
         found += [f"{width} {theme}: {what}: {value}" for what, value in seen.items() if value]
-        found += [f"{width} {theme}: axe: {line}" for line in page.evaluate(AXE_RUN, rules)]
+        if rules is not None:
+            found += [f"{width} {theme}: axe: {line}" for line in page.evaluate(AXE_RUN, rules)]
     assert found + problems.all() == []
     assert weight_besides_figures(responses) <= 2 * MEGABYTE
 
