@@ -736,6 +736,11 @@ LAYOUT: tuple[Exercise, ...] = (
                 "one run.",
             ),
             Mistake(
+                name="never-a-view",
+                answer=lambda shape, strides, new_shape: False,
+                message="You never allow a view. Start with a contiguous tensor: any reshape of it is one.",
+            ),
+            Mistake(
                 name="count-only",
                 answer=_view_if_count_fits,
                 message="Equally many elements is not enough: the strides must be able to express the new shape.",

@@ -41,7 +41,7 @@ def lm_head() -> Figure:
         drawing,
         alt="X with B times S rows and H columns, times W with H rows and V columns, gives logits with B times S "
         "rows and V columns; the two H axes meet and disappear.",
-        caption="$H$ stands in both factors and is reduced; $B$, $S$ and $V$ stay.",
+        caption="$H$ is reduced; $B$, $S$ and $V$ stay.",
     )
 
 
