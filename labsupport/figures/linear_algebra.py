@@ -194,7 +194,7 @@ def _residual(A: np.ndarray, x: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(rest).max() / np.abs(b).max())
 
 
-def _hilbert_errors(n: int) -> dict[str, float]:
+def hilbert_errors(n: int) -> dict[str, float]:
     """Residual and error of x for the n × n Hilbert matrix, solved and inverted by our own elimination."""
     A = 1 / (np.arange(n)[:, None] + np.arange(n) + 1)
     b = np.zeros(n)
@@ -217,7 +217,7 @@ def _hilbert_errors(n: int) -> dict[str, float]:
 def solve_against_invert() -> Figure:
     """Residual and error of solving and of inverting Hilbert matrices of growing size."""
     sizes = range(2, 12)
-    rows = [_hilbert_errors(n) for n in sizes]
+    rows = [hilbert_errors(n) for n in sizes]
     fig, axes = style.new(6.4, 3.6, 1, 2, sharey=True)
     for ax, what in zip(axes, ("residual", "error of x"), strict=True):
         for way, mark in (("invert", "s"), ("solve", "o")):
@@ -348,7 +348,7 @@ def terrain() -> np.ndarray:
     return blocks
 
 
-def _png(grey: np.ndarray) -> str:
+def png_address(grey: np.ndarray) -> str:
     """A 4-bit greyscale PNG as a data address; stored uncompressed, so that its bytes depend on the pixels alone."""
     height, width = grey.shape
     packed = (grey[:, 0::2] << 4 | grey[:, 1::2]).astype(np.uint8)
@@ -379,7 +379,8 @@ def terrain_at_rank() -> Explorable:
     def draw(k: int) -> str:
         heights = (U[:, :k] * sigma[:k]) @ Vt[:k]
         grey = np.clip(np.round((heights - low) / (high - low) * 15), 0, 15).astype(np.uint8)
-        picture = f'<image x="30" y="34" width="300" height="336" href="{_png(grey)}" preserveAspectRatio="none"/>'
+        place = 'x="30" y="34" width="300" height="336" preserveAspectRatio="none"'
+        picture = f'<image {place} href="{png_address(grey)}"/>'
         return svg.picture(360, 380, svg.text(180, 16, f"rank {k}: {kept(k)}", size=14), picture)
 
     return explore(

@@ -55,7 +55,7 @@ def test_solve_costs_a_quarter_of_inverting():
 
 
 def test_hilbert_errors_are_as_the_figure_says():
-    rows = [figures._hilbert_errors(n) for n in range(2, 12)]
+    rows = [figures.hilbert_errors(n) for n in range(2, 12)]
     assert all(row["residual, solve"] < 1e-15 for row in rows)
     assert rows[-1]["residual, invert"] > 1e-4
     assert rows[-1]["error of x, invert"] > rows[-1]["error of x, solve"] > 1e-4
@@ -80,7 +80,7 @@ def test_the_picture_of_the_terrain_holds_its_pixels():
     from PIL import Image
 
     grey = np.arange(24, dtype=np.uint8).reshape(4, 6) % 16
-    data = base64.b64decode(figures._png(grey).split(",")[1])
+    data = base64.b64decode(figures.png_address(grey).split(",")[1])
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(data)).convert("L")), grey * 17)
 
 
