@@ -20,9 +20,10 @@ from labsupport.authoring.execute import Run, execute_all
 from labsupport.authoring.faults import ExecutionError, Fault, SourceError
 from labsupport.authoring.identity import cell_ids
 from labsupport.authoring.labels import for_solution
+from labsupport.authoring.memory import remembered
 from labsupport.authoring.notebook import STAMP, Document, code_cells, digest, document, dumps, load, texts
 from labsupport.authoring.solutions import checked_id, is_open_question, refuse_markers, split, telling
-from labsupport.authoring.source import Cell, read
+from labsupport.authoring.source import Cell
 
 NAME = re.compile(r"\d\d-[a-z0-9]+(-[a-z0-9]+)*")
 PINS = "requirements.txt"
@@ -117,7 +118,7 @@ def plan(root: Path, source: Path, graph: Graph, pins: str) -> list[Plan]:
                 )
             ]
         )
-    cells = read(root / source, source)
+    cells = remembered(root, source)
     folders = FOLDERS[source.parent.as_posix()]
     if len(folders) == 1:
         faults = []

@@ -50,6 +50,13 @@ class Module:
         return {}
 
     @cached_property
+    def spelled(self) -> set[str]:
+        """Every string that the module spells out; asked for once an exercise id, so walked once."""
+        return {
+            node.value for node in ast.walk(self.tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+
+    @cached_property
     def defined(self) -> set[str]:
         """Every name that the module binds anywhere outside functions and classes."""
         names: set[str] = set()
@@ -74,6 +81,7 @@ class Graph:
         self.root = root
         self._modules: dict[str, Module | None] = {}
         self._reached: dict[str, Reached] = {}
+        self._below: dict[Path, list[Path]] = {}
 
     def module(self, name: str) -> Module | None:
         """The module called ``name``, or None where the package has no such file."""
@@ -164,8 +172,7 @@ class Graph:
         return {
             name
             for path in sorted(self.root.glob(f"{PACKAGE}/exercises/*.py"))
-            if (found := self.module(name := f"{PACKAGE}.exercises.{path.stem}"))
-            and any(isinstance(node, ast.Constant) and node.value == exercise for node in ast.walk(found.tree))
+            if (found := self.module(name := f"{PACKAGE}.exercises.{path.stem}")) and exercise in found.spelled
         }
 
     def _named_in(self, tree: ast.AST, home: Module | None) -> Reached:
@@ -252,15 +259,16 @@ class Graph:
                 return
             base = f"{base}.{name}"
 
+    def _folders(self, place: Path) -> list[Path]:
+        """Folders beside a module, looked up once a place."""
+        if place not in self._below:
+            self._below[place] = sorted(folder for folder in place.iterdir() if folder.is_dir())
+        return self._below[place]
+
     def _data(self, module: Module) -> Iterator[Path]:
         """Data files of a module: those of a folder beside it that it calls by name and that holds no modules."""
-        spelled = {
-            node.value
-            for node in ast.walk(module.tree)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        }
-        for folder in sorted(module.path.parent.iterdir()):
-            if folder.is_dir() and folder.name in spelled and not (folder / "__init__.py").exists():
+        for folder in self._folders(module.path.parent):
+            if folder.name in module.spelled and not (folder / "__init__.py").exists():
                 yield from (p for p in sorted(folder.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
 
 
