@@ -102,6 +102,9 @@ def format_quantity(value: float, unit: str) -> str:
 class Bytes(int):
     """A number of bytes: an int that prints as "100,663,296 B (96 MiB)" and stays Bytes under + and *."""
 
+    #: What the judge reads where a number comes without a unit.
+    unit = "B"
+
     @property
     def MiB(self) -> float:
         """In mebibytes, 2^20 bytes."""

@@ -123,6 +123,7 @@ def read(answer: Any, default_unit: str | None, dimension: Dimension) -> Quantit
         unit = inner or unit
     else:
         number = _number(value)
+        unit = unit.strip() or _own_unit(value)
     if not unit.strip():
         if default_unit is None and dimension != units.NONE:
             raise Finding(say("number-unit-missing", example=units.example(dimension)))
@@ -150,6 +151,8 @@ def _number(value: Any) -> Fraction:
         raise Finding(say("number-complex"))
     if kind in (int, Fraction):
         return Fraction(value)
+    if issubclass(kind, int):
+        return Fraction(int.__add__(value, 0))  # the number itself, whatever the subclass makes of it
     if issubclass(kind, np.integer):
         return Fraction(int(value))
     if kind is float or issubclass(kind, np.floating):
@@ -157,6 +160,12 @@ def _number(value: Any) -> Fraction:
     if kind is Decimal:
         return _of_decimal(value)
     raise Finding(say("number-kind", what=type_name(value)))
+
+
+def _own_unit(value: Any) -> str:
+    """Return the unit that a number's class states, as the book's ``Bytes`` does; empty for a plain number."""
+    stated = vars(type(value)).get("unit") if issubclass(type(value), int) else None
+    return stated if type(stated) is str else ""
 
 
 def _torch_number(value: Any) -> Any:

@@ -186,3 +186,34 @@ def test_powers_of_1000_and_of_1024_are_never_mixed_up():
 def test_flops_the_rate_and_flops_the_plural():
     assert units.parse_unit("TFLOPS") == units.parse_unit("TFLOP/s")
     assert units.parse_unit("TFLOPs") == units.parse_unit("TFLOP")
+
+
+class Bytes(int):
+    """As in the book's cost module: a whole number whose class names its unit."""
+
+    unit = "B"
+
+
+class Clever(int):
+    """Claims to be whatever it is compared with."""
+
+    def __eq__(self, other):
+        return True
+
+    def __int__(self):
+        return 1610612736
+
+    __index__ = __trunc__ = __int__
+    __hash__ = int.__hash__
+
+
+def test_a_number_whose_class_states_its_unit_needs_no_other():
+    without_default = number(expected=1.5 * GIB, unit="B", exact=True)
+    assert judge(without_default, Bytes(1610612736)).state == "pass"
+    assert judge(without_default, Bytes(1610612735)).state == "fail"
+    assert judge(without_default, 1610612736).state == "fail"  # a bare number still has no unit
+    assert "bytes" in judge(FLOPS, Bytes(137_438_953_472)).message
+
+
+def test_a_subclass_cannot_make_its_number_up():
+    assert judge(KV, Clever(5)).state == "fail"
