@@ -262,10 +262,11 @@ gemm_bytes = Number(
     title="Least traffic of a square product",
     checklist=(7,),
     prompt="How many bytes does a float16 product with $M=N=K=4096$ move at least?",
-    contract="Each matrix is moved once. A number with a unit, such as `'12 MiB'` or `(1234, 'B')`.",
+    contract="Each matrix is moved once. A number with a unit, such as `'12 MiB'`; a bare number counts bytes.",
     hints=("Which matrices are read, which is written?", "A float16 element has two bytes."),
     expected=int(SQUARE.bytes),
     unit="B",
+    default_unit="B",
     mistakes=(
         Mistake(
             name="one-matrix",
