@@ -19,27 +19,31 @@ __all__ = [
     "central_difference",
     "check_gradient",
     "cross_entropy_backward",
+    "forward_difference",
     "gelu",
     "gelu_backward",
+    "hessian_vector",
     "linear_backward",
     "softmax_backward",
 ]
 
 Array = npt.NDArray[Any]
 Number = float | int
+Slopes = tuple[float, ...]
 
 
 class Value:
-    """A scalar that remembers how it was computed, so that ``backward`` can run the chain rule.
+    """A scalar that remembers how it was computed, for the chain rule.
 
     Args:
         data: the number.
         label: a name for the drawn graph.
 
-    ``grad`` is ∂(output)/∂(this) after ``output.backward()``; a value used twice adds up the
-    gradients of both uses.
+    ``grad`` is ∂(output)/∂(this) after ``output.backward()``; a value
+    used twice adds up the gradients of both uses.
 
-    Source: Baydin et al. (2018), "Automatic Differentiation in Machine Learning", section 3.2.
+    Source: Baydin et al. (2018), "Automatic Differentiation in Machine
+    Learning", section 3.2.
     """
 
     def __init__(self, data: Number, label: str = "") -> None:
@@ -48,10 +52,16 @@ class Value:
         self.label = label
         self.operation = ""
         self.parents: tuple[Value, ...] = ()
-        self.local: tuple[float, ...] = ()  # ∂(this)/∂(parent), one per parent
+        self.local: Slopes = ()  # ∂(this)/∂(parent), one per parent
 
     @classmethod
-    def _of(cls, data: float, operation: str, parents: tuple["Value", ...], local: tuple[float, ...]) -> "Value":
+    def _of(
+        cls,
+        data: float,
+        operation: str,
+        parents: tuple["Value", ...],
+        local: Slopes,
+    ) -> "Value":
         out = cls(data)
         out.operation, out.parents, out.local = operation, parents, local
         return out
@@ -62,13 +72,16 @@ class Value:
 
     def __mul__(self, other: "Value | Number") -> "Value":
         b = _value(other)
-        return Value._of(self.data * b.data, "×", (self, b), (b.data, self.data))
+        local = (b.data, self.data)
+        return Value._of(self.data * b.data, "×", (self, b), local)
 
     def __pow__(self, exponent: Number) -> "Value":
         if not isinstance(exponent, int | float):
-            raise TypeError(f"the exponent is a {type(exponent).__name__}; this engine takes a fixed number")
-        slope = exponent * self.data ** (exponent - 1) if exponent else 0.0
-        return Value._of(self.data**exponent, f"^{exponent}", (self,), (slope,))
+            kind = type(exponent).__name__
+            raise TypeError(f"exponent: {kind}; a fixed number is due")
+        y, n = self.data**exponent, exponent
+        slope = n * self.data ** (n - 1) if n else 0.0
+        return Value._of(y, f"^{n}", (self,), (slope,))
 
     def exp(self) -> "Value":
         """e to the power of this value."""
@@ -77,7 +90,8 @@ class Value:
 
     def log(self) -> "Value":
         """Natural logarithm; ValueError at or below 0."""
-        return Value._of(math.log(self.data), "log", (self,), (1.0 / self.data,))
+        y = math.log(self.data)
+        return Value._of(y, "log", (self,), (1.0 / self.data,))
 
     def tanh(self) -> "Value":
         """Hyperbolic tangent."""
@@ -92,7 +106,8 @@ class Value:
 
     def relu(self) -> "Value":
         """max(0, x); the derivative at 0 is taken as 0."""
-        return Value._of(max(0.0, self.data), "relu", (self,), (float(self.data > 0),))
+        slope = float(self.data > 0)
+        return Value._of(max(0.0, self.data), "relu", (self,), (slope,))
 
     def __neg__(self) -> "Value":
         return self * -1.0
@@ -116,28 +131,28 @@ class Value:
         return _value(other) / self
 
     def backward(self) -> None:
-        """Fill ``grad`` of every value this one depends on, in one sweep from output to inputs."""
+        """Fill every ``grad`` in one sweep, from the output to the inputs."""
         order = self.graph()
         for node in order:
             node.grad = 0.0
         self.grad = 1.0
         for node in reversed(order):
-            for parent, slope in zip(node.parents, node.local, strict=True):
-                parent.grad += slope * node.grad
+            for k, parent in enumerate(node.parents):
+                parent.grad += node.local[k] * node.grad
 
     def graph(self) -> list["Value"]:
-        """Every value of the computation, each after the values it was computed from."""
+        """All values, each after those that it was computed from."""
         order: list[Value] = []
         seen: set[int] = set()
         stack: list[tuple[Value, bool]] = [(self, False)]
-        while stack:  # a loop, not recursion: a long chain must not exhaust the interpreter's stack
+        while stack:  # no recursion: a chain may be longer than the stack
             node, parents_done = stack.pop()
             if parents_done:
                 order.append(node)
             elif id(node) not in seen:
                 seen.add(id(node))
                 stack.append((node, True))
-                stack.extend((parent, False) for parent in reversed(node.parents))
+                stack.extend((p, False) for p in reversed(node.parents))
         return order
 
     def __repr__(self) -> str:
@@ -293,6 +308,68 @@ def central_difference(f: Callable[[Array], Any], x: npt.ArrayLike, eps: float |
         point[index] = start
         gradient[index] = (high - low) / (above - below)  # the step as it was really taken
     return gradient
+
+
+def forward_difference(f: Callable[[Array], Any], x: npt.ArrayLike, eps: float | None = None) -> Array:
+    """One-sided numerical gradient: (f(x + ε e_i) − f(x)) / ε for each element.
+
+    Args:
+        f: takes an array of the shape of ``x`` and returns one number.
+        x: the point, any shape; integers become float64. It is not changed.
+        eps: the step. By default the square root of the dtype's machine epsilon, times max(1, |x_i|).
+
+    Returns:
+        The gradient, shape and dtype of ``x``. One evaluation of ``f`` an element, and one more.
+
+    Raises:
+        ValueError: ``eps`` is not positive or ``f`` does not return one number.
+
+    Source: Nocedal and Wright, "Numerical Optimization", section 8.1.
+    """
+    point = np.array(x, dtype=np.result_type(np.asarray(x), np.float16) if np.asarray(x).dtype.kind == "f" else float)
+    if eps is not None and not eps > 0:
+        raise ValueError(f"eps is {eps}; the step must be positive")
+    gradient, here = np.empty_like(point), _scalar(f(point.copy()))
+    for index in np.ndindex(point.shape):
+        start = point[index]
+        step = eps if eps is not None else float(np.finfo(point.dtype).eps) ** 0.5 * max(1.0, abs(float(start)))
+        point[index] = start + step
+        gradient[index] = (_scalar(f(point.copy())) - here) / (point[index] - start)
+        point[index] = start
+    return gradient
+
+
+def hessian_vector(
+    gradient: Callable[[Array], Array], x: npt.ArrayLike, v: npt.ArrayLike, eps: float | None = None
+) -> Array:
+    """H(x) v from two gradients, (∇f(x + εv) − ∇f(x − εv)) / 2ε; the n×n Hessian H is never formed.
+
+    Args:
+        gradient: takes an array of the shape of ``x``, returns ∇f there in the same shape.
+        x: the point, float64 is advised.
+        v: the direction, shape of ``x``.
+        eps: the step. By default the cube root of machine epsilon, times max(1, ‖x‖) / ‖v‖.
+
+    Returns:
+        H v, shape of ``x``; zeros where v is zero.
+
+    Raises:
+        ValueError: the shapes of ``x`` and ``v`` differ, or ``eps`` is not positive.
+
+    Source: Pearlmutter (1994), "Fast Exact Multiplication by the Hessian", section 1.
+    """
+    point, direction = np.asarray(x, dtype=float), np.asarray(v, dtype=float)
+    if point.shape != direction.shape:
+        raise ValueError(f"x has shape {point.shape} but v has shape {direction.shape}; they must be the same")
+    if eps is not None and not eps > 0:
+        raise ValueError(f"eps is {eps}; the step must be positive")
+    length = float(np.sqrt(np.sum(direction**2)))
+    if length == 0:
+        return np.zeros_like(point)
+    if eps is None:
+        eps = float(np.finfo(float).eps) ** (1 / 3) * max(1.0, float(np.sqrt(np.sum(point**2)))) / length
+    ahead, behind = gradient(point + eps * direction), gradient(point - eps * direction)
+    return np.asarray((ahead - behind) / (2 * eps))
 
 
 def _scalar(value: Any) -> Any:

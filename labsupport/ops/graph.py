@@ -1,35 +1,32 @@
 """Draws the computation graph of a ``Value`` as a small SVG: inputs left, output right.
 
-Layout is by depth, so that an edge always goes to the right and a value used twice shows its
-fork. It must stay deterministic: same computation, same text.
+Layout is by depth, so that an edge always goes to the right; an edge over several columns keeps a row free in
+each, so that a value used twice shows its fork. It must stay deterministic: same computation, same text.
 """
 
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from labsupport.ops.autodiff import Value
 
-BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 104, 52, 46, 18, 8
+BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 104, 52, 64, 18, 8
+
+#: A box, or the place where an edge passes a column: (id of its start, id of its end, which parent it is).
+Slot: TypeAlias = int | tuple[int, int, int]
 
 
 def draw(output: "Value") -> str:
-    """SVG text of the graph: each box shows operation or label, data and grad."""
+    """SVG text of the graph: a box shows operation or label, data and grad; an edge its local derivative."""
     nodes = output.graph()
-    depth: dict[int, int] = {}
-    for node in nodes:
-        depth[id(node)] = 1 + max((depth[id(parent)] for parent in node.parents), default=-1)
-    rows = [0] * (max(depth.values()) + 1)
-    place: dict[int, tuple[int, int]] = {}
-    for node in nodes:
-        column = depth[id(node)]
-        x = MARGIN + column * (BOX_WIDTH + GAP_X)
-        place[id(node)] = (x, MARGIN + rows[column] * (BOX_HEIGHT + GAP_Y))
-        rows[column] += 1
-    width = 2 * MARGIN + len(rows) * (BOX_WIDTH + GAP_X) - GAP_X
-    height = 2 * MARGIN + max(rows) * (BOX_HEIGHT + GAP_Y) - GAP_Y
-    edges = [_edge(place[id(parent)], place[id(node)]) for node in nodes for parent in node.parents]
-    boxes = [_box(node, *place[id(node)]) for node in nodes]
+    columns = _columns(nodes)
+    rows = [{slot: row for row, slot in enumerate(slots)} for slots in columns]
+    depth = {slot: column for column, slots in enumerate(columns) for slot in slots if isinstance(slot, int)}
+    width = 2 * MARGIN + len(columns) * (BOX_WIDTH + GAP_X) - GAP_X
+    height = 2 * MARGIN + max(map(len, columns)) * (BOX_HEIGHT + GAP_Y) - GAP_Y
+    edges = [text for node in nodes for text in _edges(node, depth, rows)]
+    boxes = [_box(node, *_corner(depth[id(node)], rows[depth[id(node)]][id(node)])) for node in nodes]
     alt = f"Computation graph of {len(nodes)} values; the output is {output.data:.6g}."
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
@@ -38,12 +35,72 @@ def draw(output: "Value") -> str:
     )
 
 
-def _edge(start: tuple[int, int], end: tuple[int, int]) -> str:
-    x0, y0 = start[0] + BOX_WIDTH, start[1] + BOX_HEIGHT // 2
-    x1, y1 = end[0], end[1] + BOX_HEIGHT // 2
+def _corner(column: int, row: int) -> tuple[int, int]:
+    return MARGIN + column * (BOX_WIDTH + GAP_X), MARGIN + row * (BOX_HEIGHT + GAP_Y)
+
+
+def _columns(nodes: Sequence["Value"]) -> list[list[Slot]]:
+    """Boxes and passing edges of each column, ordered by the mean row of what leads to them."""
+    depth: dict[int, int] = {}
+    for node in nodes:
+        depth[id(node)] = 1 + max((depth[id(parent)] for parent in node.parents), default=-1)
+    columns: list[list[Slot]] = [[] for _ in range(max(depth.values()) + 1)]
+    sources: dict[tuple[int, Slot], list[Slot]] = {}
+    for node in nodes:
+        end = depth[id(node)]
+        columns[end].append(id(node))
+        for k, parent in enumerate(node.parents):
+            passing: Slot = (id(parent), id(node), k)
+            before: Slot = id(parent)
+            for column in range(depth[id(parent)] + 1, end):
+                columns[column].append(passing)
+                sources[column, passing] = [before]
+                before = passing
+            sources.setdefault((end, id(node)), []).append(before)
+    for column in range(1, len(columns)):
+        rows = {slot: float(row) for row, slot in enumerate(columns[column - 1])}
+        means = {
+            slot: sum(rows[source] for source in leads) / len(leads)
+            for slot in columns[column]
+            if (leads := sources.get((column, slot)))
+        }
+        columns[column].sort(key=lambda slot: means.get(slot, 0.0))
+    return columns
+
+
+def _edges(node: "Value", depth: dict[int, int], rows: list[dict[Slot, int]]) -> list[str]:
+    """The curves from a node's parents, each with the local derivative beside its head; they arrive in order."""
+    end = depth[id(node)]
+    end_x, end_y = _corner(end, rows[end][id(node)])
+
+    def row(k: int, column: int) -> int:
+        start = depth[id(node.parents[k])]
+        return rows[column][id(node.parents[k]) if column == start else (id(node.parents[k]), id(node), k)]
+
+    arrival = sorted(range(len(node.parents)), key=lambda k: row(k, end - 1))
+    texts = []
+    for position, k in enumerate(arrival, 1):
+        start = depth[id(node.parents[k])]
+        x, y = _corner(start, row(k, start))
+        x, y = x + BOX_WIDTH, y + BOX_HEIGHT // 2
+        path = f"M{x} {y}"
+        for column in range(start + 1, end):  # straight through the row that is kept free
+            left, top = _corner(column, row(k, column))
+            path += _curve(x, y, left, top + BOX_HEIGHT // 2) + f"H{left + BOX_WIDTH}"
+            x, y = left + BOX_WIDTH, top + BOX_HEIGHT // 2
+        head = end_y + BOX_HEIGHT * position // (len(arrival) + 1)
+        slope = f"{node.local[k]:.3g}".replace("-", "−")
+        texts.append(
+            f'<path d="{path}{_curve(x, y, end_x, head)}" fill="none" stroke="currentColor" stroke-width="1.2" '
+            f'opacity="0.6"/><text x="{end_x - 4}" y="{head - 3}" text-anchor="end" font-size="12" '
+            f'fill="currentColor">×{slope}</text>'
+        )
+    return texts
+
+
+def _curve(x0: int, y0: int, x1: int, y1: int) -> str:
     middle = (x0 + x1) // 2
-    path = f"M{x0} {y0}C{middle} {y0} {middle} {y1} {x1} {y1}"
-    return f'<path d="{path}" fill="none" stroke="currentColor" stroke-width="1.2" opacity="0.6"/>'
+    return f"C{middle} {y0} {middle} {y1} {x1} {y1}"
 
 
 def _box(node: "Value", x: int, y: int) -> str:

@@ -1,6 +1,8 @@
 """Derivatives against torch.autograd in float64, against each other, and at their edges."""
 
+import inspect
 import math
+import re
 
 import numpy as np
 import pytest
@@ -13,8 +15,10 @@ from labsupport.ops.autodiff import (
     central_difference,
     check_gradient,
     cross_entropy_backward,
+    forward_difference,
     gelu,
     gelu_backward,
+    hessian_vector,
     linear_backward,
     softmax_backward,
 )
@@ -218,3 +222,57 @@ def test_check_gradient_finds_the_one_wrong_element():
     assert not check_gradient(f, np.zeros_like(x), x).passed
     with pytest.raises(ValueError, match="same"):
         check_gradient(f, np.ones(3), x)
+
+
+def test_the_engine_is_short_enough_to_read():
+    lines = inspect.getsource(Value).splitlines()
+    assert len(lines) < 150
+    assert max(map(len, lines)) <= 76
+
+
+def test_an_edge_over_several_columns_keeps_clear_of_every_box():
+    x, y = Value(2.0, "x"), Value(3.0, "y")
+    loss = ((x * y + 1.0).tanh() * x + x) ** 2
+    svg = loss._repr_svg_()
+    boxes = {(int(a), int(b)) for a, b in re.findall(r'<rect x="(\d+)" y="(\d+)"', svg)}
+    passing = [(int(a), int(b)) for a, b in re.findall(r" (\d+) (\d+)H", svg)]
+    assert passing, "no edge of this graph passes a column"
+    for left, middle in passing:
+        assert not [box for box in boxes if box[0] == left and box[1] <= middle <= box[1] + 52]
+
+
+def test_the_drawn_graph_shows_each_local_derivative():
+    x, y = Value(2.0, "x"), Value(3.0, "y")
+    svg = (x * y - x)._repr_svg_()
+    labels = re.findall(">×([^<]+)<", svg)
+    assert sorted(labels) == ["1", "1", "2", "2", "3", "−1"]  # x·y: 3 and 2; −x: −1 and the 2 by the constant −1
+
+
+def test_forward_difference_of_a_quadratic_is_off_by_half_the_step():
+    x = np.array([1.0, -2.0, 0.5])
+    step = 2.0**-10
+    np.testing.assert_allclose(forward_difference(lambda v: (v**2).sum(), x, step), 2 * x + step, rtol=1e-10)
+    assert forward_difference(lambda v: (v**2).sum(), x).shape == (3,)
+    np.testing.assert_allclose(forward_difference(lambda v: (v**2).sum(), x), 2 * x, rtol=1e-6)
+    assert forward_difference(lambda v: v.sum(), np.ones(2, np.float32)).dtype == np.float32
+    with pytest.raises(ValueError, match="positive"):
+        forward_difference(np.sum, x, eps=-1.0)
+    with pytest.raises(ValueError, match=r"\(3,\)"):
+        forward_difference(lambda v: v, x)
+
+
+def test_hessian_vector_is_the_full_hessian_times_the_vector():
+    rng = np.random.default_rng(6)
+    A, x, v = rng.normal(size=(5, 5)), rng.normal(size=5), rng.normal(size=5)
+
+    def gradient(w):
+        return A.T @ np.tanh(A @ w)  # of the sum of log cosh(A w)
+
+    full = A.T @ np.diag(1 - np.tanh(A @ x) ** 2) @ A
+    np.testing.assert_allclose(hessian_vector(gradient, x, v), full @ v, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(hessian_vector(gradient, x, 1e6 * v), 1e6 * full @ v, rtol=1e-7, atol=1e-2)
+    np.testing.assert_array_equal(hessian_vector(gradient, x, 0 * v), np.zeros(5))
+    with pytest.raises(ValueError, match="same"):
+        hessian_vector(gradient, x, v[:3])
+    with pytest.raises(ValueError, match="positive"):
+        hessian_vector(gradient, x, v, eps=0.0)
