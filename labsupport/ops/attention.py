@@ -6,12 +6,23 @@ more than one block of scores.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["attention", "attention_backward", "causal_mask", "flash_attention"]
+from labsupport.ops.gemm import CountedArray
+
+__all__ = [
+    "AttentionTraffic",
+    "attention",
+    "attention_backward",
+    "causal_mask",
+    "count_traffic",
+    "flash_attention",
+    "traffic",
+]
 
 Array = npt.NDArray[Any]
 
@@ -90,9 +101,7 @@ def flash_attention(Q: Array, K: Array, V: Array, block: int | tuple[int, int], 
     Memory for the scores: one block. Source: Dao et al. (2022), "FlashAttention", algorithm 1.
     """
     Q, K, V = _checked(Q, K, V)
-    rows, columns = (block, block) if isinstance(block, int | np.integer) else block
-    if rows < 1 or columns < 1:
-        raise ValueError(f"block is {block}; a block holds 1 query and 1 key or more")
+    rows, columns = _block(block)
     S_q, S_k = Q.shape[-2], K.shape[-2]
     out = np.zeros((*Q.shape[:-1], V.shape[-1]), Q.dtype)
     for i in range(0, S_q, rows):
@@ -114,6 +123,100 @@ def flash_attention(Q: Array, K: Array, V: Array, block: int | tuple[int, int], 
             m = m_new
         out[..., i : i + rows, :] = accumulator / np.where(total > 0, total, 1)[..., None]
     return out
+
+
+@dataclass(frozen=True)
+class AttentionTraffic:
+    """Elements moved between main memory and the chip for one head, and the scores that stand in main memory."""
+
+    loads: int
+    stores: int
+    scores_in_memory: int
+
+    @property
+    def total(self) -> int:
+        """Elements loaded and stored."""
+        return self.loads + self.stores
+
+
+def traffic(
+    S_q: int, S_k: int, D_h: int, D_v: int | None = None, block: int | tuple[int, int] | None = None
+) -> AttentionTraffic:
+    """Elements that attention of one head moves, without a mask; ``block`` None is the explicit form.
+
+    Explicit: Q, K in and S out; S in and P out; P, V in and O out, 4·S_q·S_k elements for scores alone. By blocks of
+    b_q queries: Q once, K and V once for each block of queries, O out once; no score leaves the chip. The counts
+    do not depend on the number of keys in a block. Source: Dao et al. (2022), section 3.2.
+    """
+    D_v = D_h if D_v is None else D_v
+    if min(S_q, S_k, D_h, D_v) < 1:
+        raise ValueError(f"sizes must be at least 1, got S_q={S_q}, S_k={S_k}, D_h={D_h}, D_v={D_v}")
+    if block is None:
+        loads = S_q * D_h + S_k * D_h + 2 * S_q * S_k + S_k * D_v
+        return AttentionTraffic(loads, 2 * S_q * S_k + S_q * D_v, S_q * S_k)
+    rows, _ = _block(block)
+    passes = -(-S_q // rows)
+    return AttentionTraffic(S_q * D_h + passes * S_k * (D_h + D_v), S_q * D_v, 0)
+
+
+def count_traffic(
+    Q: Array, K: Array, V: Array, block: int | tuple[int, int] | None = None
+) -> tuple[Array, AttentionTraffic]:
+    """Run attention of one head in a memory that counts; return the output and what was really moved.
+
+    Args:
+        Q: (S_q, D_h), K: (S_k, D_h), V: (S_k, D_v).
+        block: None for the explicit form as three kernels (scores, softmax, product), otherwise the blocks of
+            ``flash_attention``.
+
+    Raises:
+        ValueError: shapes that do not fit, more than one head, or a block below 1.
+    """
+    Q, K, V = _checked(Q, K, V)
+    if Q.ndim != 2:
+        raise ValueError(f"the traffic of one head is counted; Q has {Q.ndim} axes, needs (S_q, D_h)")
+    q, k, v = CountedArray(Q), CountedArray(K), CountedArray(V)
+    out = CountedArray(np.zeros((Q.shape[0], V.shape[1]), Q.dtype))
+    memory = [q, k, v, out]
+    in_memory = 0
+    if block is None:
+        S, P = (CountedArray(np.zeros((Q.shape[0], K.shape[0]), Q.dtype)) for _ in range(2))
+        memory += [S, P]
+        in_memory = S.read().size
+        S[:] = (q[:] / _root(Q)) @ k[:].T
+        scores = S[:]
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        P[:] = weights / weights.sum(axis=-1, keepdims=True)
+        out[:] = P[:] @ v[:]
+    else:
+        rows, columns = _block(block)
+        for i in range(0, Q.shape[0], rows):
+            part = slice(i, i + rows)
+            out[part] = _one_block_of_queries(q[part] / _root(Q), k, v, columns)
+    moved = AttentionTraffic(sum(a.loads for a in memory), sum(a.stores for a in memory), in_memory)
+    return out.read(), moved
+
+
+def _one_block_of_queries(q: Array, K: CountedArray, V: CountedArray, columns: int) -> Array:
+    """Output of one block of scaled queries; K and V are read block by block, and nothing else is touched."""
+    m = np.full(len(q), -np.inf, q.dtype)
+    total, accumulator = np.zeros_like(m), np.zeros((len(q), V.shape[1]), q.dtype)
+    for j in range(0, K.shape[0], columns):
+        scores = q @ K[j : j + columns].T
+        m_new = np.maximum(m, scores.max(axis=-1))
+        weights, rescale = np.exp(scores - m_new[:, None]), np.exp(m - m_new)
+        total = total * rescale + weights.sum(axis=-1)
+        accumulator = accumulator * rescale[:, None] + weights @ V[j : j + columns]
+        m = m_new
+    return accumulator / total[:, None]
+
+
+def _block(block: int | tuple[int, int]) -> tuple[int, int]:
+    """Queries and keys in a block, from one number or a pair."""
+    rows, columns = (block, block) if isinstance(block, int | np.integer) else block
+    if rows < 1 or columns < 1:
+        raise ValueError(f"block is {block}; a block holds 1 query and 1 key or more")
+    return int(rows), int(columns)
 
 
 def _probabilities(Q: Array, K: Array, causal: bool) -> Array:

@@ -6,7 +6,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labsupport.ops.attention import attention, attention_backward, causal_mask, flash_attention
+from labsupport.ops.attention import (
+    attention,
+    attention_backward,
+    causal_mask,
+    count_traffic,
+    flash_attention,
+    traffic,
+)
 
 
 def drawn(lead, S_q, S_k, D_h, D_v, seed=0, dtype=np.float64):
@@ -98,3 +105,34 @@ def test_shapes_that_do_not_fit_are_named():
         attention_backward(Q, K, V, V)
     with pytest.raises(ValueError, match="0 or more"):
         causal_mask(-1)
+
+
+@pytest.mark.parametrize("sizes", [(6, 9, 4, 3), (8, 8, 2, 2), (1, 5, 3, 3), (7, 1, 2, 4)])
+@pytest.mark.parametrize("block", [None, 1, 2, 3, 50, (4, 3)])
+def test_counted_traffic_is_the_formula_and_the_output_is_attention(sizes, block):
+    Q, K, V = drawn((), *sizes)
+    out, moved = count_traffic(Q, K, V, block)
+    np.testing.assert_allclose(out, attention(Q, K, V), rtol=1e-12, atol=1e-13)
+    assert moved == traffic(*sizes, block)
+
+
+def test_tiled_traffic_falls_with_the_block_and_keeps_no_scores():
+    S, D = 1024, 64
+    explicit = traffic(S, S, D)
+    totals = [traffic(S, S, D, block=b).total for b in (1, 16, 64, 256, 1024)]
+    assert totals == sorted(totals, reverse=True)
+    assert explicit.total == 4 * S * S + 4 * S * D
+    assert totals[-1] == 4 * S * D
+    assert explicit.scores_in_memory == S * S
+    assert traffic(S, S, D, block=64).scores_in_memory == 0
+    assert totals[0] > explicit.total > totals[2]
+
+
+def test_traffic_names_what_it_cannot_count():
+    Q, K, V = drawn((2,), 4, 5, 3, 3)
+    with pytest.raises(ValueError, match="one head"):
+        count_traffic(Q, K, V)
+    with pytest.raises(ValueError, match="block is 0"):
+        traffic(4, 4, 2, block=0)
+    with pytest.raises(ValueError, match="at least 1"):
+        traffic(0, 4, 2)
