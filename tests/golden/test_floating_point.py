@@ -137,8 +137,8 @@ def test_loss_scaling(printed: str) -> None:
     for name in ("float32", "float16, scaled", "bfloat16"):
         assert f"{name:16}{0.0:11.1f}{0.0:11.1f}   below 3 %\n" in printed
     assert figures.scaled_share(0)[0] > 0.7
-    assert figures.scaled_share(28) < (0.01, 0.01)
-    assert figures.scaled_share(52)[1] > 0.3
+    assert max(figures.scaled_share(28)) < 0.01
+    assert figures.scaled_share(52)[1] > 0.2
 
 
 def test_every_race_stays_within_its_bound() -> None:
