@@ -1,0 +1,122 @@
+"""The numbers that chapter 8 promises: computed here by another way, and read from the chapter's own output."""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labsupport.authoring.notebook import code_cells, load
+from labsupport.exercises import get
+from labsupport.figures import optimization as figures
+from labsupport.grading import Number, Several
+
+CHAPTER = Path(__file__).resolve().parents[2] / "chapters" / "08-optimization.ipynb"
+
+
+@pytest.fixture(scope="module")
+def printed() -> str:
+    """Everything the cells of the chapter print."""
+    notebook = load(CHAPTER)
+    assert notebook is not None
+    outputs = [output for cell in code_cells(notebook) for output in cell["outputs"]]
+    return "".join(output["text"] for output in outputs if output["output_type"] == "stream")
+
+
+def test_a_hundred_factors(printed: str) -> None:
+    assert f"{Decimal('0.9') ** 100:.5e}" == "2.65614e-5"
+    assert f"{Decimal('1.1') ** 100:.1f}" == "13780.6"
+    assert " 0.9 ** 100 = 2.65614e-05\n" in printed
+    assert " 1.1 ** 100 = 13780.6\n" in printed
+
+
+def test_variance_of_a_mini_batch_is_that_of_one_sample_over_b(printed: str) -> None:
+    X, y = figures.regression()
+    each = -y[:, None] * X  # gradients of ½(x·w − y)² at w = 0
+    one = sum(np.var(each[:, k]) for k in range(2))
+    assert f"variance of g  {one:.2f}\n" in printed
+    lines = [line for line in printed.splitlines() if line.startswith("B =") and "B * variance" in line]
+    assert len(lines) == 5
+    for line in lines:
+        assert float(line.split()[-1]) == pytest.approx(one, rel=0.06)
+
+
+def test_sixteen_bytes_a_parameter(printed: str) -> None:
+    assert 2 + 2 + 4 + 4 + 4 == 16
+    assert "Adam, mixed precision       2      2      4      8     16\n" in printed
+    assert "Adam, float32               4      4      0      8     16\n" in printed
+    record = get("bytes-per-parameter")
+    assert isinstance(record, Number) and record.expected == 16
+
+
+def test_zero_shards_what_its_stage_says(printed: str) -> None:
+    for ranks in (1, 8, 64):
+        share = Fraction(1, ranks)
+        each = (16, 4 + 12 * share, 2 + 14 * share, 16 * share)
+        sizes = " ".join(f"{float(7 * bytes_):6.1f}" for bytes_ in each)
+        assert f"{ranks:2} ranks, GB each, stages 0-3: {sizes}\n" in printed
+    record = get("training-bytes")
+    assert isinstance(record, Several)
+    expected = {name: part.expected for name, part in record.parts.items() if isinstance(part, Number)}
+    assert expected == {"one_rank": 112e9, "zero_1": 38.5e9}
+
+
+def test_optimizers_agree_with_torch(printed: str) -> None:
+    for name in ("SGD", "momentum", "Adam", "AdamW"):
+        assert f"{name:8} 100 steps, within 1e-12 of torch.optim: True\n" in printed
+
+
+def test_layer_norm_by_hand(printed: str) -> None:
+    deviations = [Fraction(k) - Fraction(5, 2) for k in (1, 2, 3, 4)]
+    variance = sum(d * d for d in deviations) / 4
+    assert variance == Fraction(5, 4)
+    assert [f"{float(d) / math.sqrt(variance):.3f}" for d in deviations] == ["-1.342", "-0.447", "0.447", "1.342"]
+    assert "by hand       [-1.342 -0.447  0.447  1.342]\n" in printed
+    assert "by hand [0.849 1.131]\n" in printed
+    assert f"{3 / math.sqrt(12.5):.3f} {4 / math.sqrt(12.5):.3f}" == "0.849 1.131"
+
+
+def test_backward_passes_agree_with_autograd(printed: str) -> None:
+    assert printed.count("within 1e-12 of autograd: True\n") == 5
+
+
+def test_naive_layer_norm_moves_twelve_elements_and_the_fused_two(printed: str) -> None:
+    assert 1 + 2 + 2 + 1 + 2 + 2 + 2 == 12
+    assert "naive 8 kernels move 12.05, one fused kernel 2.03\n" in printed
+    assert "RMSNorm   5 kernels, naive  7.03, fused 2.02 elements per x\n" in printed
+    record = get("norm-traffic")
+    assert isinstance(record, Number) and record.expected == (7 - 2) * 8 * 2048 * 4096 * 2
+
+
+def test_clipping_on_ranks_is_clipping_in_one_process(printed: str) -> None:
+    assert "clipped shards equal to one process within 1e-12: True\n" in printed
+    assert "norm after clipping 1.0\n" in printed
+    rng = np.random.default_rng(7)
+    norm = math.sqrt(math.fsum(v * v for n in (20, 5, 21, 8, 6) for v in rng.normal(size=n)))
+    assert f"norm in one process {norm:.6f}\n" in printed
+    assert f"norm on the ranks   [{', '.join([f'{norm:.6f}'] * 4)}]\n" in printed
+    assert "ValueError: rank 1 found a gradient that is not finite\n" in printed
+
+
+def test_a_float16_gradient_is_gone_after_165_factors_of_nine_tenths() -> None:
+    n = math.ceil(25 * math.log(2) / -math.log(0.9))
+    record = get("layers-until-zero")
+    assert isinstance(record, Number) and record.expected == n == 165
+
+
+def test_a_plain_stack_loses_the_gradient_and_residual_stacks_keep_it() -> None:
+    first = {name: figures.residual_profile(name, 100).gradients[0] for name, *_ in figures.STACKS}
+    assert first["plain"] < 1e-3
+    assert 0.5 < first["residual / √L"] < 2
+    assert 1 < first["pre-norm residual"] < 20 < first["residual"]
+
+
+def test_gain_one_keeps_a_linear_stack_and_root_two_a_relu_stack() -> None:
+    assert 0.5 < figures.init_profile("linear", 1.0).signals[-1] < 2
+    assert 0.5 < figures.init_profile("relu", 1.414).signals[-1] < 2
+    assert (
+        figures.init_profile("linear", 0.8).signals[-1] < 1e-4 < 1e3 < figures.init_profile("linear", 1.2).signals[-1]
+    )
+    assert figures.init_profile("relu", 1.0).signals[-1] == pytest.approx(2**-25, rel=0.7)
