@@ -42,8 +42,6 @@ def spacing() -> Explorable:
             gap = np.asarray(fmt.ulp(2.0**exponents))
             ax.step(exponents, np.log2(gap), where="post", color=color, label=fmt.name)
         ax.axvline(np.log2(x), color="k", linewidth=1)
-        ax.plot([-26, 21], [-26, 21], color=GREY, linestyle=":")
-        ax.text(-24.5, -23.2, "spacing = number", color=GREY, rotation=27)
         ax.set_xlim(-26, 21)
         ax.set_ylim(-50, 24)
         ax.set_xticks([-24, -16, -8, 0, 8, 16], [f"$2^{{{k}}}$" for k in (-24, -16, -8, 0, 8, 16)])
@@ -214,7 +212,7 @@ def sum_race() -> Explorable:
         alt=alt,
         caption="Points are errors, dotted lines of the same colour the bounds; a bound above 1 says nothing and is "
         "left out. Errors of 0 lie on the lower edge.",
-        start={"format": "FP16", "order": "as drawn"},
+        start={"format": "BF16", "order": "as drawn"},
         labels={"format": "format", "order": "order"},
         format=["FP16", "BF16", "FP32"],
         order=list(ORDERS),
@@ -384,7 +382,8 @@ def accumulators() -> Explorable:
         for name, color, mark in (("BF16", GREEN, "D"), ("FP16", ORANGE, "s"), ("FP32", BLUE, "o")):
             errors = [product_error(data, name, K) for K in depths]
             ax.loglog(depths, errors, mark + "-", color=color, label=f"{name} accumulator")
-        ax.set_ylim(1e-9, 30)
+        ax.set_ylim(1e-9, 1e4)
+        ax.set_yticks([1e-9, 1e-6, 1e-3, 1])
         ax.set_xlim(12, 5500)
         ax.set_xticks(depths, [str(K) for K in depths])
         ax.minorticks_off()
@@ -436,11 +435,11 @@ def loss_scale() -> Explorable:
         ax.bar(edges[:-1], counts / counts.sum(), width=2, align="edge", color=BLUE)
         for place in (low, high):
             ax.axvline(place, color="k", linestyle="--")
-        ax.text(low - 1, 0.29, "becomes 0", ha="right", va="top")
-        ax.text((low + high) / 2, 0.29, "FP16", ha="center", va="top")
-        ax.text(high + 1, 0.29, "becomes inf", va="top")
+        ax.text(low - 1, 0.44, "becomes 0", ha="right", va="top")
+        ax.text((low + high) / 2, 0.44, "FP16", ha="center", va="top")
+        ax.text(high + 1, 0.44, "becomes inf", va="top")
         ax.set_xlim(-64, 48)
-        ax.set_ylim(0, 0.3)
+        ax.set_ylim(0, 0.45)
         ax.set_xticks([-60, -40, -20, 0, 20, 40], [f"$2^{{{k}}}$" for k in (-60, -40, -20, 0, 20, 40)])
         ax.set_xlabel("magnitude of the scaled gradient")
         ax.set_ylabel("share")
