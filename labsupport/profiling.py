@@ -106,8 +106,9 @@ def profile(model: Any, ids: npt.ArrayLike, *, repeats: int = 50, warmup: int = 
         raise ValueError(f"repeats is {repeats}; measure at least once")
     if next(model.parameters()).is_cuda:
         raise ValueError("this profile reads CPU times, and a GPU runs behind them: move the model to the CPU first")
-    # The tracer below torch's profiler logs lines with the time of day; 3 keeps its errors and drops those.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "3")
+    # The tracer below torch's profiler logs lines with the time of day, which would land in a notebook's output;
+    # 6 stands above all its levels. Its failures still come as exceptions of torch.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     with torch.set_grad_enabled(train), _named_ranges(model) as names:
         for _ in range(warmup):
             model(ids)

@@ -195,9 +195,9 @@ def forward(
 def _layer_forward(
     config: Config, parameters: Parameters, layer: int, x: Array, cache: KVCache | None
 ) -> tuple[Array, dict[str, Array]]:
-    W = _of_layer(parameters, layer)
+    W, heads = _of_layer(parameters, layer), config.heads
     a = rms_norm(x, _ones(x))
-    Q, K, V = (_split(a @ W[name], config.heads) for name in ("query", "key", "value"))
+    Q, K, V = (_split(a @ W[k], heads) for k in ("query", "key", "value"))
     if cache is not None:
         K, V = cache.extend(layer, K, V)
     o = _merge(attention(Q, K, V, causal=True))
