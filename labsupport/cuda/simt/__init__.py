@@ -7,6 +7,7 @@ result depends on luck.
 """
 
 import math as python_math
+import operator
 import sys
 from collections.abc import Callable
 from types import FunctionType, ModuleType
@@ -55,6 +56,7 @@ __all__ = [
     "UninitializedError",
     "UnsupportedError",
     "WarpError",
+    "check_launch",
     "cuda",
     "launch",
 ]
@@ -74,6 +76,7 @@ def launch(
     seed: int | None = None,
     profile: bool = True,
     trace: bool = False,
+    seconds: float | None = None,
 ) -> Report:
     """Run a kernel over a grid of blocks and return what it did.
 
@@ -85,6 +88,7 @@ def launch(
         seed: order of blocks and threads; None is the natural order. No verdict depends on it.
         profile: count sectors, bank conflicts and accesses.
         trace: keep every access of the first block in ``Report.trace``.
+        seconds: computing time after which loops count as endless; None is no limit.
 
     Raises:
         SimtError: a subclass names each fault, with line and thread.
@@ -99,13 +103,20 @@ def launch(
     names = made.parameters
     if len(names) != len(arguments):
         raise LaunchError(f"{made.__name__} takes {len(names)} arguments ({', '.join(names)}), not {len(arguments)}")
-    function = made.rewritten()
-    machine = Machine(*dims, int(shared_bytes), seed, profile, trace)
+    careful = any(_is_integer(value) for value in arguments)
+    function = made.rewritten(careful)
+    machine = Machine(*dims, int(shared_bytes), seed, profile, trace, seconds, careful)
     _running.append(machine)
     try:
         return machine.run(function, names, arguments)
     finally:
         _running.pop()
+
+
+def check_launch(grid: int | tuple[int, ...], block: int | tuple[int, ...]) -> None:
+    """Raise LaunchError for a grid or a block that no GPU starts."""
+    as_dim3(grid, "grid", MAX_GRID_DIM)
+    check_block(as_dim3(block, "block", MAX_BLOCK_DIM))
 
 
 class Kernel:
@@ -116,8 +127,9 @@ class Kernel:
             raise UnsupportedError(f"a kernel is a function written with def, not a {type(function).__name__}")
         self.py_func, self.device = function, device
         self.__name__, self.__doc__ = function.__name__, function.__doc__
-        self._maker: Callable[[dict[str, Any]], FunctionType] | None = None
+        self._makers: dict[bool, Callable[[dict[str, Any]], FunctionType]] = {}
         self._made: FunctionType | None = None
+        self._launch: Machine | None = None
         #: Report of the last launch through ``kernel[grid, block](…)``.
         self.report: Report | None = None
 
@@ -141,20 +153,25 @@ class Kernel:
         """Call a device function from a running kernel."""
         if not _running:
             raise LaunchError(f"{self.__name__} is a kernel: launch it with {self.__name__}[grid, block](…)")
-        if self._made is None:
-            self.rewritten()
+        if self._made is None or self._launch is not _running[-1]:
+            self.rewritten(_running[-1].careful)
         assert self._made is not None
         return self._made(*arguments)
 
-    def rewritten(self) -> FunctionType:
+    def rewritten(self, careful: bool = False) -> FunctionType:
         """The function whose accesses pass through the simulator, with today's global values."""
-        if self._maker is None:
-            self._maker, _ = transformed(self.py_func)
+        if careful not in self._makers:
+            self._makers[careful] = transformed(self.py_func, careful)
         namespace = dict(self.py_func.__globals__)
         closure = self.py_func.__closure__ or ()
         namespace.update(zip(self.py_func.__code__.co_freevars, (cell.cell_contents for cell in closure), strict=True))
-        self._made = self._maker(_kernel_names(namespace))
+        self._made, self._launch = self._makers[careful](_kernel_names(namespace)), _machine() if _running else None
         return self._made
+
+
+def _is_integer(value: Any) -> bool:
+    kind = value.dtype.kind if isinstance(value, np.ndarray | np.generic) else "i" if isinstance(value, int) else "f"
+    return kind in "iub"
 
 
 def _kernel_names(namespace: dict[str, Any]) -> dict[str, Any]:
@@ -168,8 +185,22 @@ def _kernel_names(namespace: dict[str, Any]) -> dict[str, Any]:
             namespace[name] = Kernel(value.py_func, device=True)
         elif type(value).__module__.startswith("numba.") and isinstance(getattr(value, "name", None), str):
             namespace[name] = _numpy_type(value.name)
-    namespace.update(__simt_divide=_divide, __simt_tick=_tick, float=np.float64)
+        elif isinstance(value, FunctionType):
+            namespace[name] = _plain_function(name)
+    namespace.update(_RUNTIME)
     return namespace
+
+
+def _plain_function(name: str) -> Callable[..., Any]:
+    """What stands for a function without a decorator: a compiler refuses to call it from a kernel."""
+
+    def refuse(*arguments: Any, **named: Any) -> Any:
+        line = sys._getframe(1).f_lineno
+        raise UnsupportedError(
+            f"line {line}: {name} is a plain Python function; write @cuda.jit(device=True) above it", line=line
+        )
+
+    return refuse
 
 
 def _numpy_type(name: str) -> Any:
@@ -188,6 +219,11 @@ def _tick(line: int) -> None:
     _running[-1].tick(line)
 
 
+def _loop(line: int, items: Any) -> Any:
+    _running[-1].loop(line, len(items) if items.__class__ is range else 1)
+    return items
+
+
 def _divide(a: Any, b: Any) -> Any:
     """True division as compiled code does it: integers give float64, a float32 stays float32 with its own kind."""
     if a.__class__ is int:
@@ -195,6 +231,32 @@ def _divide(a: Any, b: Any) -> Any:
     if b.__class__ is int:
         return a / np.float64(b)
     return a / b
+
+
+def _meeting(operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The operation as compiled code does it: an int64 that meets a float32 makes a float64."""
+
+    def mixed(a: Any, b: Any) -> Any:
+        if a.__class__ is int:
+            return operate(np.float64(a), b) if isinstance(b, np.floating) else operate(a, b)
+        if b.__class__ is int and isinstance(a, np.floating):
+            return operate(a, np.float64(b))
+        return operate(a, b)
+
+    return mixed
+
+
+def _choosing(choose: Callable[..., Any]) -> Callable[..., Any]:
+    """``max`` or ``min``, with the same rule."""
+
+    def chosen(*values: Any) -> Any:
+        result, first = choose(*values), values[0].__class__
+        if all(value.__class__ is first for value in values):
+            return result
+        kinds = {value.__class__ for value in values}
+        return np.float64(result) if int in kinds and any(issubclass(kind, np.floating) for kind in kinds) else result
+
+    return chosen
 
 
 def _quotient(a: int, b: int) -> np.float64:
@@ -391,5 +453,19 @@ def _kind(x: Any) -> Any:
 
 math = _Math()
 cuda = _Cuda()
+
+#: Names that the rewritten code uses, and built-in names as the compiler means them.
+_RUNTIME = {
+    "__simt_divide": _divide,
+    "__simt_tick": _tick,
+    "__simt_loop": _loop,
+    "__simt_add": _meeting(operator.add),
+    "__simt_sub": _meeting(operator.sub),
+    "__simt_mul": _meeting(operator.mul),
+    "__simt_pow": _meeting(operator.pow),
+    "float": np.float64,
+    "max": _choosing(max),
+    "min": _choosing(min),
+}
 
 _ = Dim3  # part of the public types through Report and Step

@@ -27,6 +27,11 @@ class SimtError(RuntimeError):
         line: line of the kernel's source file, or None for a launch.
         thread: (x, y, z) of the thread, or None.
         block: (x, y, z) of the block, or None.
+        array: name of the array, for a fault of one element.
+        space: ``"global"``, ``"shared"`` or ``"local"``, the memory of that array.
+        barriers: how many barriers the block had passed.
+        across: whether two blocks take part.
+        kinds: of a race, what the two threads do: ``"load"``, ``"store"`` or ``"atomic"``.
     """
 
     def __init__(
@@ -34,6 +39,11 @@ class SimtError(RuntimeError):
     ) -> None:
         super().__init__(message)
         self.line, self.thread, self.block = line, thread, block
+        self.array: str | None = None
+        self.space: str | None = None
+        self.barriers = 0
+        self.across = False
+        self.kinds: tuple[str, ...] = ()
 
 
 class LaunchError(SimtError):

@@ -5,6 +5,7 @@ blocks and threads, and no verdict depends on that order.
 """
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,8 @@ MAX_THREADS, MAX_BLOCK_DIM, MAX_GRID_DIM = 1024, (1024, 1024, 64), (2**31 - 1, 6
 MAX_SHARED_BYTES = 48 * 1024
 #: Turns of one while loop in one thread after which it counts as endless.
 MAX_TURNS = 200_000
+#: The same for all for loops of one thread together.
+MAX_FOR_TURNS = 50_000_000
 MAX_ARRAYS = 64
 #: Accesses that are judged and counted at a time.
 BATCH = 300_000
@@ -89,6 +92,7 @@ class SimThread:
     payload: Any = None
     shared_calls: int = 0
     turns: int = 0
+    for_turns: int = 0
     done: bool = False
 
     @property
@@ -111,6 +115,7 @@ class Report:
         shared_bytes: shared memory of one block.
         counts: (line, array, space, "load" | "store" | "atomic") → ``Count``.
         float64_lines: lines that round a float64 into a narrower array.
+        float64_arrays: shared and local arrays of float64.
         trace: with ``trace=True`` the phases of the first block.
     """
 
@@ -121,6 +126,7 @@ class Report:
     shared_bytes: int = 0
     counts: dict[tuple[int, str, str, str], Count] = field(default_factory=dict)
     float64_lines: tuple[int, ...] = ()
+    float64_arrays: tuple[str, ...] = ()
     trace: list["Phase"] = field(default_factory=list)
 
     def total(self, name: str, space: str | None = None, kind: str | None = None, array: str | None = None) -> int:
@@ -163,10 +169,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Phase:
-    """What the first block did up to a barrier (or to its end, when ``barrier_line`` is 0)."""
+    """What the first block did up to a barrier (or to its end, when ``barrier_line`` is 0).
+
+    ``shared`` holds its shared arrays as they are then, by name; None stands where nothing was written.
+    """
 
     steps: tuple[Step, ...]
     barrier_line: int
+    shared: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
 KINDS = ("load", "store", "atomic")
@@ -188,11 +198,19 @@ class Machine:
     """One launch of one kernel."""
 
     def __init__(
-        self, grid: Dim3, block: Dim3, shared_bytes: int, seed: int | None, profile: bool, trace: bool
+        self,
+        grid: Dim3,
+        block: Dim3,
+        shared_bytes: int,
+        seed: int | None,
+        profile: bool,
+        trace: bool,
+        seconds: float | None = None,
+        careful: bool = False,
     ) -> None:
         self.grid_dim, self.block_dim, self.dynamic_bytes = grid, block, shared_bytes
         self.order = None if seed is None else np.random.default_rng(seed)
-        self.profile, self.tracing = profile, trace
+        self.profile, self.tracing, self.careful = profile, trace, careful
         self.log: list[int] = []
         self.segments = Segments()
         self.phase = 0
@@ -209,6 +227,11 @@ class Machine:
         self.report = Report()
         self.current: SimThread = SimThread(Dim3(0, 0, 0), 0)
         self.block_index = Dim3(0, 0, 0)
+        self.block_number = 0
+        self.loops = 0
+        self.snapshots: dict[int, dict[str, tuple[Any, ...]]] = {}
+        self.float64_arrays: set[str] = set()
+        self.deadline = None if seconds is None else time.process_time() + seconds
 
     # -- launch -------------------------------------------------------------------------------
 
@@ -251,6 +274,8 @@ class Machine:
         if space is not LOCAL and len(self.arrays) == MAX_ARRAYS:
             raise LaunchError(f"more than {MAX_ARRAYS} arrays in one launch")
         array = make_array(self, len(self.arrays), name, space, shape, dtype, data)
+        if space is not GLOBAL and dtype == np.float64:
+            self.float64_arrays.add(name)
         if space is not LOCAL:
             self.arrays.append(array)
         return array
@@ -262,6 +287,7 @@ class Machine:
         report, grid_blocks = self.report, self.grid_dim.size
         report.blocks, report.threads = grid_blocks, grid_blocks * self.block_dim.size
         report.float64_lines = tuple(sorted({SITES.table[site].line for site in self.float64_sites}))
+        report.float64_arrays = tuple(sorted(self.float64_arrays))
         for (site, number), count in self.counts.items():
             place, array = SITES.table[site], self.arrays[number]
             key = (place.line, array.name, array.space, KINDS[place.kind])
@@ -428,6 +454,8 @@ class Machine:
     def _end_phase(self, barrier_line: int) -> None:
         self.phase_blocks.append(self.block_number)
         self.phase_lines.append(barrier_line)
+        if self.tracing and self.block_number == 0:
+            self.snapshots[self.phase] = {array.name: tuple(array.data) for array in self.shared}
         self.phase += 1
         if len(self.log) > BATCH:
             self._analyse()
@@ -451,7 +479,8 @@ class Machine:
         unwritten = min(self.unwritten, key=lambda found: (found.phase, found.offset, found.thread), default=None)
         if race and not (unwritten and unwritten.phase < race[0]):
             block = self.phase_blocks[race[0]]
-            self._raise_race(race[1], replace(race[2], block=block), replace(race[3], block=block))
+            passed = self.phase_blocks[: race[0]].count(block)
+            self._raise_race(race[1], replace(race[2], block=block), replace(race[3], block=block), passed)
         if unwritten:
             raise self._unwritten_error(unwritten)
         blocks = np.array(self.phase_blocks, np.int64)[accesses.phase] if accesses.phase.size else accesses.phase
@@ -464,7 +493,8 @@ class Machine:
         if self.tracing:
             for phase in np.unique(accesses.phase[blocks == 0]):
                 steps = self._steps(accesses.where(accesses.phase == phase))
-                self.report.trace.append(Phase(steps, self.phase_lines[phase]))
+                shared = self.snapshots.get(int(phase), {})
+                self.report.trace.append(Phase(steps, self.phase_lines[phase], shared))
 
     def _steps(self, accesses: Accesses) -> tuple[Step, ...]:
         steps: list[Step] = []
@@ -475,7 +505,7 @@ class Machine:
             steps.append(Step(int(thread), place.line, array.name, array.space, KINDS[place.kind], index))
         return tuple(steps)
 
-    def _raise_race(self, address: int, first: Access, second: Access) -> None:
+    def _raise_race(self, address: int, first: Access, second: Access, barriers: int = 0) -> None:
         array = self.arrays[address % MAX_ARRAYS]
         index = ", ".join(str(i) for i in np.unravel_index(address // MAX_ARRAYS, array.shape))
         across = first.block != second.block
@@ -484,14 +514,17 @@ class Machine:
             if across
             else "nothing orders these two: a syncthreads() between them is missing, or two threads share an element"
         )
-        raise self._error(
+        error = self._error(
             DataRaceError,
             SITES.table[first.site].line,
             f"data race on {array.name}[{index}] ({array.space} memory): {self._described(first, across)} and "
             f"{self._described(second, across)}; {advice}",
             self._thread_index(first.thread),
             self._block(first.block),
-        ) from None
+        )
+        error.array, error.space, error.across, error.barriers = array.name, array.space, across, barriers
+        error.kinds = tuple(sorted(KINDS[SITES.table[access.site].kind] for access in (first, second)))
+        raise error from None
 
     def _described(self, access: Access, with_block: bool) -> str:
         place = SITES.table[access.site]
@@ -522,7 +555,7 @@ class Machine:
 
     def _unwritten_error(self, found: "Unwritten") -> SimtError:
         index = ", ".join(str(i) for i in np.unravel_index(found.offset, found.array.shape))
-        return self._error(
+        error = self._error(
             UninitializedError,
             SITES.table[found.site].line,
             f"{found.array.name}[{index}] ({found.array.space} memory) is read before any thread has written it; "
@@ -530,10 +563,15 @@ class Machine:
             self._thread_index(found.thread),
             self._block(found.block),
         )
+        error.array, error.space = found.array.name, found.array.space
+        error.barriers = self.phase_blocks[: found.phase].count(found.block)
+        return error
 
-    def fault(self, kind: type[SimtError], site: int, text: str) -> SimtError:
+    def fault(self, kind: type[SimtError], site: int, text: str, array: Array) -> SimtError:
         """The error for a fault of the running thread at a site."""
-        return self._error(kind, SITES.table[site].line, text, self.current)
+        error = self._error(kind, SITES.table[site].line, text, self.current)
+        error.array, error.space = array.name, array.space
+        return error
 
     def tick(self, line: int) -> None:
         """Called once a turn of each while loop."""
@@ -543,6 +581,26 @@ class Machine:
                 EndlessLoopError, line,
                 f"the while loop of line {line} has run {MAX_TURNS} turns in one thread; a loop that waits for another "
                 "thread's write never ends, since nothing says when that write becomes visible", self.current,
+            )  # fmt: skip
+        self._look_at_the_clock(line)
+
+    def loop(self, line: int, turns: int) -> None:
+        """Called once for each for loop, with the number of its turns."""
+        self.current.for_turns += turns
+        if self.current.for_turns > MAX_FOR_TURNS:
+            raise self._error(
+                EndlessLoopError, line,
+                f"the for loops of one thread, the last of them in line {line}, make {self.current.for_turns} turns; "
+                "divide the work among the threads, and look at the bounds of range()", self.current,
+            )  # fmt: skip
+        self._look_at_the_clock(line)
+
+    def _look_at_the_clock(self, line: int) -> None:
+        self.loops += 1
+        if self.deadline is not None and not self.loops % 256 and time.process_time() > self.deadline:
+            raise self._error(
+                EndlessLoopError, line, "the launch takes longer than it may; look for a loop that never ends",
+                self.current,
             )  # fmt: skip
 
     def shared_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -583,7 +641,9 @@ class Machine:
         index = thread.index if isinstance(thread, SimThread) else thread
         where = block or self.block_index
         place = f"Line {line}, thread {_shown(index)}, block {_shown(where)}."
-        return kind(f"{text}. {place}", line, index.triple, where.triple)
+        error = kind(f"{text}. {place}", line, index.triple, where.triple)
+        error.barriers = self.phase_blocks.count(self.block_number)
+        return error
 
 
 def _shown(index: Dim3) -> str:

@@ -103,23 +103,23 @@ class Array:
             return self.convert(value)
         except (TypeError, ValueError) as error:
             text = f"a {type(value).__name__} cannot be stored in {self.name} ({self.dtype})"
-            raise self.machine.fault(UnsupportedError, site, text) from error
+            raise self.machine.fault(UnsupportedError, site, text, self) from error
 
     def bad_index(self, site: int, index: tuple[Any, ...]) -> Exception:
         """The error for an index that is not one element of the array."""
         shown = ", ".join(str(int(i)) if isinstance(i, int | np.integer) else type(i).__name__ for i in index)
         if len(index) != len(self.shape):
             text = f"{self.name}[{shown}] has {len(index)} indices, but {self.name} has shape {self.shape}"
-            return self.machine.fault(UnsupportedError, site, text)
+            return self.machine.fault(UnsupportedError, site, text, self)
         if not all(isinstance(i, int | np.integer) for i in index):
             text = f"{self.name}[{shown}]: an index is a whole number; use // for integer division"
-            return self.machine.fault(UnsupportedError, site, text)
+            return self.machine.fault(UnsupportedError, site, text, self)
         text = f"{self.name}[{shown}] is outside the array, whose shape is {self.shape}"
         if any(i < 0 for i in index):
             text += "; a negative index does not count from the end on a GPU"
         else:
             text += "; compare the index with the shape before the access"
-        return self.machine.fault(OutOfBoundsError, site, text)
+        return self.machine.fault(OutOfBoundsError, site, text, self)
 
 
 class Array1(Array):

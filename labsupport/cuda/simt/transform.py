@@ -6,6 +6,7 @@ compiler of numba types them. The rewritten code keeps the file and lines of the
 """
 
 import ast
+import copy
 import inspect
 import textwrap
 from collections.abc import Callable
@@ -54,12 +55,19 @@ class Sites:
 SITES = Sites()
 
 
-def transformed(function: FunctionType) -> tuple[Callable[[dict[str, Any]], FunctionType], int]:
-    """A maker of the rewritten function for a namespace, and the function's first line.
+def transformed(function: FunctionType, careful: bool = False) -> Callable[[dict[str, Any]], FunctionType]:
+    """A maker of the rewritten function for a namespace.
+
+    Args:
+        function: the kernel or device function.
+        careful: whether integers may come in through the arguments, so that every sum and product has to look
+            at its operands' types.
 
     Raises:
         UnsupportedError: the source cannot be read, or uses something outside the dialect.
     """
+    if function.__name__ == "<lambda>":
+        raise UnsupportedError("a kernel is written with def, not as a lambda")
     try:
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError) as error:
@@ -73,7 +81,7 @@ def transformed(function: FunctionType) -> tuple[Callable[[dict[str, Any]], Func
         raise UnsupportedError(f"{function.__name__} is not written with def; a kernel is", line=first)
     definition.decorator_list = []
     definition.returns = None
-    rewriter = _Rewriter(definition, lines, max(first, 1))
+    rewriter = _Rewriter(definition, lines, max(first, 1), careful)
     rewriter.run()
     ast.fix_missing_locations(tree)
     code = compile(tree, inspect.getsourcefile(function) or "<kernel>", "exec")
@@ -84,12 +92,88 @@ def transformed(function: FunctionType) -> tuple[Callable[[dict[str, Any]], Func
         made: FunctionType = namespace[function.__name__]
         return made
 
-    return make, max(first, 1)
+    return make
+
+
+#: Operators whose result depends on whether an integer meets a float, and the functions that look.
+_MIXED: dict[type[ast.operator], str] = {
+    ast.Add: "__simt_add", ast.Sub: "__simt_sub", ast.Mult: "__simt_mul", ast.Pow: "__simt_pow",
+}  # fmt: skip
+#: Functions that never give an integer where their arguments are none.
+_FLOATS = ("float16", "float32", "float64", "float", "max", "min", "abs")
+NO, MAYBE, YES = 0, 1, 2
+
+
+class _Integers:
+    """What can be told from the source about which expressions are integers.
+
+    A compiler gives float64 where an int64 meets a float32. Looking at every operand would be slow, so
+    only those operations are watched that may mix the two.
+    """
+
+    def __init__(self, definition: ast.FunctionDef, careful: bool) -> None:
+        self.loads = MAYBE if careful else NO
+        self.names: dict[str, int] = {argument.arg: self.loads for argument in definition.args.args}
+        for _ in range(3):  # names that depend on names
+            found: dict[str, set[int]] = {}
+            for node in ast.walk(definition):
+                for target, kind in self._assigned(node):
+                    for part in ast.walk(target):
+                        if isinstance(part, ast.Name):
+                            found.setdefault(part.id, set()).add(kind)
+            for name, kinds in found.items():
+                self.names[name] = kinds.pop() if len(kinds) == 1 else MAYBE
+
+    def _assigned(self, node: ast.AST) -> list[tuple[ast.expr, int]]:
+        if isinstance(node, ast.For):
+            return [(node.target, YES)]
+        if isinstance(node, ast.AugAssign):
+            kind = self.kind(node.value)
+            return [(node.target, kind)] if isinstance(node.target, ast.Name) else []
+        if not isinstance(node, ast.Assign):
+            return []
+        pairs: list[tuple[ast.expr, int]] = []
+        for target in node.targets:
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs += [(t, self.kind(v)) for t, v in zip(target.elts, node.value.elts, strict=False)]
+            elif not isinstance(target, ast.Subscript):
+                pairs.append((target, self.kind(node.value)))
+        return pairs
+
+    def kind(self, node: ast.expr) -> int:
+        """Whether an expression is an integer: NO, MAYBE or YES."""
+        if isinstance(node, ast.Constant):
+            return YES if type(node.value) is int else NO
+        if isinstance(node, ast.Name):
+            return self.names.get(node.id, MAYBE)  # an unknown name is a constant from outside
+        if isinstance(node, ast.Attribute):
+            return YES  # cuda.threadIdx.x, cuda.laneid, x.shape
+        if isinstance(node, ast.Subscript):
+            return YES if isinstance(node.value, ast.Attribute) else self.loads
+        if isinstance(node, ast.UnaryOp):
+            return self.kind(node.operand)
+        if isinstance(node, ast.IfExp):
+            kinds = {self.kind(node.body), self.kind(node.orelse)}
+            return kinds.pop() if len(kinds) == 1 else MAYBE
+        if isinstance(node, ast.BinOp):
+            kinds = {self.kind(node.left), self.kind(node.right)}
+            return NO if isinstance(node.op, ast.Div) else kinds.pop() if len(kinds) == 1 else NO if NO in kinds else 1
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            return YES if node.func.attr in ("grid", "gridsize") else NO
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return YES if node.func.id in ("int", "len") else NO if node.func.id in _FLOATS else MAYBE
+        return NO
+
+    def may_mix(self, left: ast.expr, op: ast.operator, right: ast.expr) -> bool:
+        """Whether an operation may have an integer on one side and a float on the other."""
+        kinds = {self.kind(left), self.kind(right)}
+        return type(op) in _MIXED and kinds not in ({YES}, {NO})
 
 
 class _Rewriter(ast.NodeTransformer):
-    def __init__(self, definition: ast.FunctionDef, lines: list[str], first: int) -> None:
+    def __init__(self, definition: ast.FunctionDef, lines: list[str], first: int, careful: bool) -> None:
         self.definition, self.lines, self.first = definition, lines, first
+        self.integers = _Integers(definition, careful)
         self.constants: dict[str, Any] = {}
         self.arrays = _array_names(definition)
         self.temporaries = 0
@@ -137,11 +221,14 @@ class _Rewriter(ast.NodeTransformer):
         return [ast.copy_location(ast.Assign([target], value), node)]
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
-        value = self.visit(node.value)
+        value = self.visit(copy.deepcopy(node.value))
         if not self._is_store(node.target):
             if isinstance(node.op, ast.Div) and isinstance(node.target, ast.Name):
                 quotient = self._division(ast.Name(node.target.id, ast.Load()), value, node)
                 return ast.copy_location(ast.Assign([node.target], quotient), node)
+            if isinstance(node.target, ast.Name) and self.integers.may_mix(node.target, node.op, node.value):
+                mixed = self._mixed(node.op, ast.Name(node.target.id, ast.Load()), value, node)
+                return ast.copy_location(ast.Assign([node.target], mixed), node)
             node.value = value
             return node
         target = node.target
@@ -155,6 +242,8 @@ class _Rewriter(ast.NodeTransformer):
         old = self._call(target, "ld", [self._site(target, LOAD), *indices])
         if isinstance(node.op, ast.Div):
             new: ast.expr = self._division(old, value, node)
+        elif self.integers.may_mix(target, node.op, node.value):
+            new = self._mixed(node.op, old, value, node)
         else:
             new = ast.BinOp(old, node.op, value)
         store = self._call(target, "st", [self._site(target, STORE), new, *indices])
@@ -224,8 +313,16 @@ class _Rewriter(ast.NodeTransformer):
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        mixes = self.integers.may_mix(node.left, node.op, node.right)
         self.generic_visit(node)
-        return self._division(node.left, node.right, node) if isinstance(node.op, ast.Div) else node
+        if isinstance(node.op, ast.Div):
+            return self._division(node.left, node.right, node)
+        return self._mixed(node.op, node.left, node.right, node) if mixes else node
+
+    @staticmethod
+    def _mixed(op: ast.operator, left: ast.expr, right: ast.expr, node: ast.AST) -> ast.Call:
+        name = ast.Name(_MIXED[type(op)], ast.Load())
+        return ast.copy_location(ast.Call(name, [left, right], []), node)
 
     @staticmethod
     def _division(left: ast.expr, right: ast.expr, node: ast.AST) -> ast.Call:
@@ -238,6 +335,13 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         tick = ast.Expr(ast.Call(ast.Name("__simt_tick", ast.Load()), [ast.Constant(node.lineno)], []))
         node.body.insert(0, ast.copy_location(tick, node))
+        return node
+
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        self.generic_visit(node)
+        call = ast.Call(ast.Name("__simt_loop", ast.Load()), [ast.Constant(node.lineno), node.iter], [])
+        node.iter = ast.copy_location(call, node.iter)
         return node
 
 
