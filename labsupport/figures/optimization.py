@@ -238,13 +238,13 @@ def zero_bytes() -> Explorable:
 def chain_product() -> Explorable:
     """factor^l over 100 layers, with the least float16 number."""
     layers = np.arange(101)
-    least = 2.0**-24
+    least = 2.0**-25  # half of the smallest float16: what is no larger rounds to 0
 
     def draw(factor: float) -> Any:
         fig, ax = style.new(6.4, 3.4)
         ax.semilogy(layers, factor ** layers.astype(float), color=BLUE)
         ax.axhline(least, color=RED, linestyle="--")
-        ax.text(2, least * 2, "float16: smaller is 0", color=RED, va="bottom")
+        ax.text(2, least * 2, "float16: 0 from here down", color=RED, va="bottom")
         ax.set_xlim(0, 100)
         ax.set_ylim(1e-12, 1e12)
         ax.set_yticks([1e-12, 1e-6, 1, 1e6, 1e12], ["10⁻¹²", "10⁻⁶", "1", "10⁶", "10¹²"])

@@ -56,7 +56,7 @@ def test_zero_shards_what_its_stage_says(printed: str) -> None:
         share = Fraction(1, ranks)
         each = (16, 4 + 12 * share, 2 + 14 * share, 16 * share)
         sizes = " ".join(f"{float(7 * bytes_):6.1f}" for bytes_ in each)
-        assert f"{ranks:2} ranks, GB each, stages 0-3: {sizes}\n" in printed
+        assert f"ranks {ranks:2}, GB on each, stages 0-3: {sizes}\n" in printed
     record = get("training-bytes")
     assert isinstance(record, Several)
     expected = {name: part.expected for name, part in record.parts.items() if isinstance(part, Number)}
