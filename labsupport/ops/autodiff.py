@@ -131,7 +131,7 @@ class Value:
         return _value(other) / self
 
     def backward(self) -> None:
-        """Fill every ``grad`` in one sweep, from the output to the inputs."""
+        """Fill every ``grad`` in one sweep, from output to inputs."""
         order = self.graph()
         for node in order:
             node.grad = 0.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from labsupport.ops.autodiff import Value
 
-BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 104, 52, 64, 18, 8
+BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 92, 52, 50, 18, 8
 
 #: A box, or the place where an edge passes a column: (id of its start, id of its end, which parent it is).
 Slot: TypeAlias = int | tuple[int, int, int]
