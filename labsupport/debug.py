@@ -110,7 +110,8 @@ def _forward_hooks(name: str, module: Any, found: list[Finding]) -> tuple[Callab
             found.append(_finding(name, "input", module, bad, ()))
 
     def after(_module: Any, args: Any, kwargs: Any, output: Any) -> None:
-        # Children end before their parent: the innermost module that broke reports first, and only once.
+        # Children end before their parent: the innermost module that broke
+        # reports first, and only once.
         bad = None if found else _bad(output)
         if bad is not None:
             found.append(_finding(name, "output", module, bad, (args, kwargs)))

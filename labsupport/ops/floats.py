@@ -147,10 +147,11 @@ class FloatFormat:
         finite = np.isfinite(value)
         magnitude = np.where(finite, np.abs(value), 0.0)
         exponent = self._exponent(magnitude)
-        # In units of the spacing at this exponent; rint rounds ties to even. The hidden bit of a
-        # normal number adds 1 to the exponent field, and so does a carry out of the mantissa.
-        significand = np.rint(np.ldexp(magnitude, self.mantissa_bits - exponent)).astype(np.int64)
-        code = ((exponent + self.bias - 1).astype(np.int64) << self.mantissa_bits) + significand
+        # In units of the spacing at this exponent; rint rounds ties to even. The hidden
+        # bit of a normal number adds 1 to the exponent field, and so does a carry out of
+        # the mantissa.
+        spacings = np.rint(np.ldexp(magnitude, self.mantissa_bits - exponent))
+        code = ((exponent + self.bias - 1) << self.mantissa_bits) + spacings.astype(np.int64)
         overflow = self._max_code if saturate else self._max_code + 1
         code = np.where((code > self._max_code) | np.isinf(value), overflow, code)
         code = np.where(np.isnan(value), self._nan_code, code)
