@@ -125,15 +125,15 @@ def graph(output: Value) -> Figure:
 def sweep() -> Widget:
     """The backward sweep over u = xy, v = u + x, L = v²: a gradient arrives at each value, and x receives two."""
     values = _fork()
-    places = {"x": (6, 30), "y": (6, 124), "u": (92, 124), "v": (190, 60), "L": (288, 60)}
+    places = {"x": (16, 30), "y": (16, 124), "u": (112, 124), "v": (204, 60), "L": (292, 60)}
     names = {"x": "x", "y": "y", "u": "u = x y", "v": "v = u+x", "L": "L = v²"}
     edges = {("v", "L"): "×16", ("u", "v"): "×1", ("x", "v"): "×1", ("x", "u"): "×3", ("y", "u"): "×2"}
-    ends = {
-        ("v", "L"): ((256, 84), (286, 84)),
-        ("u", "v"): ((158, 140), (200, 110)),
-        ("x", "v"): ((72, 52), (188, 76)),
-        ("x", "u"): ((60, 80), (100, 122)),
-        ("y", "u"): ((72, 150), (90, 150)),
+    ends = {  # start and end of an arrow, and where its factor stands
+        ("v", "L"): ((270, 84), (290, 84), (280, 124)),
+        ("u", "v"): ((178, 140), (212, 110), (208, 136)),
+        ("x", "v"): ((82, 52), (202, 76), (146, 54)),
+        ("x", "u"): ((70, 80), (118, 122), (110, 98)),
+        ("y", "u"): ((82, 150), (110, 150), (96, 142)),
     }
 
     def frame(grads: dict[str, str], lit: tuple[tuple[str, str], ...]) -> str:
@@ -147,12 +147,10 @@ def sweep() -> Widget:
             )
             for key, grad in grads.items()
         ]
-        for edge, (start, end) in ends.items():
+        for edge, (start, end, label) in ends.items():
             pieces.append(svg.arrow(start, end, color="orange" if edge in lit else "grey"))
             if edge in lit:
-                middle = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
-                shift = -8 if edge in (("v", "L"), ("x", "v"), ("y", "u")) else 16
-                pieces.append(svg.text(middle[0] + (0 if shift < 0 else 14), middle[1] + shift, edges[edge], size=12))
+                pieces.append(svg.text(*label, edges[edge], size=12))
         return svg.picture(360, 200, *pieces)
 
     g = {key: f"{value.grad:g}" for key, value in values.items()}

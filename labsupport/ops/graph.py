@@ -31,7 +31,7 @@ def draw(output: "Value") -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{escape(alt)}" style="max-width:{width}px;width:100%;color:inherit" '
-        f'font-family="system-ui, sans-serif" font-size="13">{"".join(edges)}{"".join(boxes)}</svg>'
+        f'font-family="system-ui, sans-serif">{"".join(edges)}{"".join(boxes)}</svg>'
     )
 
 
@@ -107,7 +107,7 @@ def _box(node: "Value", x: int, y: int) -> str:
     title = " ".join(part for part in (node.label, node.operation) if part) or "constant"
     lines = (title, f"data {node.data:.4g}", f"grad {node.grad:.4g}")
     texts = "".join(
-        f'<text x="{x + BOX_WIDTH // 2}" y="{y + 15 + 15 * k}" text-anchor="middle" fill="currentColor"'
+        f'<text x="{x + BOX_WIDTH // 2}" y="{y + 15 + 15 * k}" text-anchor="middle" font-size="13" fill="currentColor"'
         f"{' font-weight=' + chr(34) + 'bold' + chr(34) if k == 0 else ''}>{escape(line)}</text>"
         for k, line in enumerate(lines)
     )
