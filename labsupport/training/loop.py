@@ -150,15 +150,15 @@ class NumpyEngine:
 
     def step(self, ids: Array, labels: Array, lr: float) -> Report:
         """Forward, loss, backward, clip, update."""
-        s = self.settings
-        loss, kept = transformer.loss(s.model, self.parameters, ids, labels)
-        grads = transformer.backward(s.model, self.parameters, kept)
-        clipped, norm = optim.clip_by_global_norm(list(grads.values()), s.max_norm)
+        s, theta = self.settings, self.parameters
+        loss, kept = transformer.loss(s.model, theta, ids, labels)
+        grads = transformer.backward(s.model, theta, kept)
+        clipped, norm = optim.clip_by_global_norm([*grads.values()], s.max_norm)
         self.t += 1
         for name, grad in zip(grads, clipped, strict=True):
-            self.parameters[name], self.m[name], self.v[name] = optim.adamw_step(
-                self.parameters[name], grad, self.m[name], self.v[name], self.t, lr, weight_decay=s.weight_decay
-            )
+            state = theta[name], grad, self.m[name], self.v[name], self.t, lr
+            new = optim.adamw_step(*state, weight_decay=s.weight_decay)
+            theta[name], self.m[name], self.v[name] = new
         return Report(loss, norm, layer_norms(grads))
 
     def saved(self) -> Saved:
@@ -271,8 +271,10 @@ def train(
         on_step: called after each step with its number, its report and its learning rate.
     """
     run = Run(first=engine.t)
-    for step in range(engine.t, settings.steps if until is None else until):
-        ids, labels = batch(stream, settings.rows, settings.length, np.random.default_rng([settings.seed, 3, step]))
+    last = settings.steps if until is None else until
+    for step in range(engine.t, last):
+        rng = np.random.default_rng([settings.seed, 3, step])
+        ids, labels = batch(stream, settings.rows, settings.length, rng)
         rate = learning_rate(step, settings)
         report = engine.step(ids, labels, rate)
         run.add(report, rate)
