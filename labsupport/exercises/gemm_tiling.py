@@ -8,6 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from labsupport.cost import DEVICES, gemm_cost, occupancy, roofline, tensor_bytes, tile_resources
+from labsupport.cuda.exercise import Counter, Kernel, KernelCase, sectors, total, wavefronts
+from labsupport.cuda.kernels import ladder, lessons
+from labsupport.cuda.kernels.lessons import edited
 from labsupport.grading import Case, Choice, Formula, Function, Mistake, Number, Option, Several, Tolerance, Written
 from labsupport.ops.gemm import matmul_tiled, padding_waste, traffic
 
@@ -702,6 +705,886 @@ explain_bits = Written(
     "Compare both with a float64 reference, allow c·sqrt(K)·u times |A||B|, and test ragged sizes and several K.",
 )
 
+# --- kernels --------------------------------------------------------------------------------------------------
+
+F32 = np.float32
+EPS32 = float(np.finfo(np.float32).eps)
+BARRIER_AFTER_IF = (
+    "A barrier inside a condition is not reached by every thread of the block. Let the condition guard the access "
+    "alone, and place `cuda.syncthreads()` after it, for all threads."
+)
+NO_GUARD = (
+    "The grid is rounded up to whole blocks, so some threads lie beyond the end. Compare the index with the shape "
+    "before every access."
+)
+WIDE = (
+    "A literal such as `0.0` or `1`, or `acc = 0`, makes float64 in a compiled kernel. Write `float32(0.0)` and keep "
+    "every operand in float32."
+)
+
+
+def _floats(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.normal(size=shape).astype(F32)
+
+
+def _blocks(n: int, size: int) -> int:
+    return -(-n // size)
+
+
+def _silu_cases(rng: np.random.Generator) -> list[KernelCase]:
+    cases = []
+    for n, scale in ((128, 1.0), (256, 8.0)):
+        x = (scale * _floats(rng, n)).astype(F32)
+        wide = x.astype(np.float64)
+        truth = wide / (1 + np.exp(-wide))
+        cases.append(
+            KernelCase(
+                arguments={"x": x, "y": np.zeros(n, F32)},
+                grid=n // 32,
+                block=32,
+                truth={"y": truth},
+                allowed=16 * EPS32 * (1 + np.abs(wide)),
+            )
+        )
+    return cases
+
+
+kernel_map = Kernel(
+    id="kernel-map",
+    chapter=3,
+    section="3.8",
+    title="A kernel that maps",
+    checklist=(6,),
+    prompt="Write a kernel `silu(x, y)` with one thread for each element: `y[i] = x[i] / (1 + exp(-x[i]))`.",
+    contract="`x` and `y`: float32, one axis, a multiple of 32 elements. The launch has 32 threads a block and exactly "
+    "one thread for each element. Neighbouring threads take neighbouring elements; all arithmetic is float32.",
+    hints=(
+        "Which element belongs to thread `cuda.threadIdx.x` of block `cuda.blockIdx.x`?",
+        "`cuda.grid(1)` is `blockIdx.x * blockDim.x + threadIdx.x`.",
+        "`1.0` is a float64 for the compiler, and `1` makes one too: write `float32(1.0)`.",
+    ),
+    reference=lessons.silu,
+    cases=_silu_cases,
+    counters=(
+        sectors("load", "x", lambda case: 4),
+        sectors("store", "y", lambda case: 4),
+    ),
+    mistakes=(
+        Mistake(
+            name="thread-index-alone",
+            answer=edited(lessons.silu, ("cuda.grid(1)", "cuda.threadIdx.x")),
+            message="`threadIdx.x` counts within one block, so all blocks work on the same elements. Add the block's "
+            "offset.",
+        ),
+        Mistake(
+            name="every-thread-does-everything",
+            answer=edited(
+                lessons.silu,
+                ("i = cuda.grid(1)", "for i in range(x.shape[0]):"),
+                ("    y[i] =", "        y[i] ="),
+            ),
+            message="The body runs once in every thread already. A loop over all elements makes every thread write "
+            "all of them.",
+        ),
+        Mistake(
+            name="uncoalesced",
+            answer=edited(lessons.silu, ("cuda.grid(1)", "cuda.threadIdx.x * cuda.gridDim.x + cuda.blockIdx.x")),
+            message="The lanes of a warp are `gridDim.x` elements apart, so each of their requests touches many "
+            "sectors. Lanes that are neighbours take elements that are neighbours.",
+        ),
+        Mistake(name="float64", answer=edited(lessons.silu, ("float32(1.0)", "1.0")), message=WIDE),
+    ),
+)
+
+
+def _guard_cases(rng: np.random.Generator) -> list[KernelCase]:
+    cases = []
+    for n in (1, 100, 257, 1000):
+        a, b = _floats(rng, n), _floats(rng, n)
+        cases.append(
+            KernelCase(
+                arguments={"a": a, "b": b, "c": np.zeros(n, F32)},
+                grid=1,
+                block=1,
+                truth={"c": (a + b).astype(np.float64)},
+                allowed=0.0,
+                label=f"n = {n}",
+            )
+        )
+    return cases
+
+
+kernel_guard = Kernel(
+    id="kernel-guard",
+    chapter=3,
+    section="3.8",
+    title="A guard, and a block that a GPU can start",
+    checklist=(6,),
+    prompt="Write a kernel `add(a, b, c)` for any length, and choose the number of threads in a block: answer "
+    "`(add, threads)`.",
+    contract="float32 arrays of one axis and one length, 1 or more. The launch has just enough blocks of `threads` "
+    "threads to cover the arrays. All warps but the last are to be full.",
+    hints=(
+        "With 100 elements and blocks of 64 there are 128 threads. What do the last 28 do?",
+        "A block has at most 1024 threads and is made of warps of 32.",
+    ),
+    reference=lessons.add_guarded,
+    cases=_guard_cases,
+    grid_of=lambda case, threads: _blocks(case.arguments["c"].size, threads),
+    counters=(
+        Counter(
+            name="ragged-warps",
+            what="{measured:g} requests of warps load a, where {most:g} do: some warps are not full",
+            measure=lambda report: report.total("requests", "global", "load", "a"),
+            most=lambda case: _blocks(case.arguments["a"].size, 32),
+        ),
+    ),
+    mistakes=(
+        Mistake(
+            name="no-guard",
+            answer=(edited(lessons.add_guarded, ("if i < c.shape[0]:", "if True:")), 128),
+            message=NO_GUARD,
+        ),
+        Mistake(
+            name="guard-on-thread-index",
+            answer=(edited(lessons.add_guarded, ("if i <", "if cuda.threadIdx.x <")), 128),
+            message="The guard looks at the index within the block. Compare the index that the access uses.",
+        ),
+        Mistake(
+            name="last-element-missed",
+            answer=(edited(lessons.add_guarded, ("c.shape[0]", "c.shape[0] - 1")), 128),
+            message="The guard leaves the last element out: the index runs from 0 to `shape[0] - 1`.",
+        ),
+        Mistake(
+            name="impossible-block",
+            answer=(lessons.add_guarded, 2048),
+            message="A launch with such a block fails on every GPU, before a single thread runs.",
+        ),
+        Mistake(
+            name="ragged-warps",
+            answer=(lessons.add_guarded, 20),
+            message="Threads come in warps of 32. A block that is no multiple of 32 leaves lanes of its last warp "
+            "idle.",
+        ),
+    ),
+)
+
+
+def _sum_cases(rng: np.random.Generator) -> list[KernelCase]:
+    cases = []
+    for n in (128, 300, 1):
+        x = _floats(rng, n)
+        count = _blocks(n, lessons.THREADS)
+        padded = np.zeros(count * lessons.THREADS)
+        padded[:n] = x
+        rows = padded.reshape(count, -1)
+        cases.append(
+            KernelCase(
+                arguments={"x": x, "partial": np.full(count, -7, F32)},
+                grid=count,
+                block=lessons.THREADS,
+                truth={"partial": rows.sum(axis=1)},
+                allowed=10 * EPS32 * np.abs(rows).sum(axis=1),
+            )
+        )
+    return cases
+
+
+SUM_CONTRACT = (
+    "`x`: float32, any length from 1 on. The launch has 128 threads a block and enough blocks to cover `x`; "
+    "`partial` has one float32 for each block, the sum of that block's 128 elements, fewer in the last block. "
+)
+
+kernel_reduce = Kernel(
+    id="kernel-reduce",
+    chapter=3,
+    section="3.8",
+    title="A sum in shared memory",
+    level="medium",
+    checklist=(6, 17),
+    prompt="Write a kernel `block_sum(x, partial)` that adds up each block's elements in shared memory, as a tree.",
+    contract=SUM_CONTRACT + "Float32 throughout, no bank conflicts, and the work shared by all threads: no thread "
+    "adds more than a few dozen elements.",
+    hints=(
+        "Give every thread a place in shared memory, also the threads beyond the end: what value adds nothing?",
+        "Halve the number of active threads each turn: thread `t` adds the element `step` places on.",
+        "A barrier after the load and one after each turn, outside the `if`.",
+    ),
+    reference=lessons.reduce_tree,
+    accept=(lessons.reduce_shuffle,),
+    cases=_sum_cases,
+    counters=(
+        wavefronts("load"),
+        wavefronts("store"),
+        Counter(
+            name="serial",
+            what="a block makes {measured:g} requests to load shared memory, where {most:g} are plenty",
+            measure=lambda report: report.total("requests", "shared", "load") / report.blocks,
+            most=lambda case: 64,
+        ),
+    ),
+    mistakes=(
+        Mistake(
+            name="no-guard",
+            answer=edited(lessons.reduce_tree, ("x[i] if i < x.shape[0] else float32(0.0)", "x[i]")),
+            message=NO_GUARD,
+        ),
+        Mistake(
+            name="no-barrier-after-load",
+            answer=edited(lessons.reduce_tree, ("    cuda.syncthreads()\n", "")),
+            message="Threads add elements that others have yet to load. A barrier belongs between the load and the "
+            "first addition.",
+        ),
+        Mistake(
+            name="no-barrier-in-loop",
+            answer=edited(lessons.reduce_tree, ("        cuda.syncthreads()\n        step", "        step")),
+            message="One turn reads what the turn before writes. A barrier belongs at the end of every turn.",
+        ),
+        Mistake(
+            name="barrier-in-if",
+            answer=edited(lessons.reduce_tree, ("s[t + step]\n        cuda", "s[t + step]\n            cuda")),
+            message=BARRIER_AFTER_IF,
+        ),
+        Mistake(
+            name="tail-not-filled",
+            answer=edited(
+                lessons.reduce_tree,
+                ("s[t] = x[i] if i < x.shape[0] else float32(0.0)", "if i < x.shape[0]:\n        s[t] = x[i]"),
+            ),
+            message="Threads beyond the end leave their place in shared memory as it was. Fill it with the value that "
+            "adds nothing.",
+        ),
+        Mistake(
+            name="half-missing",
+            answer=edited(lessons.reduce_tree, ("step = THREADS // 2", "step = THREADS // 4")),
+            message="The first step spans a quarter of the block, so the upper half is never added.",
+        ),
+        Mistake(
+            name="all-write-the-result",
+            answer=edited(lessons.reduce_tree, ("    if t == 0:\n        partial", "    partial")),
+            message="All threads of the block write the one result. Let a single thread do it.",
+        ),
+        Mistake(
+            name="bank-conflict",
+            answer=edited(
+                lessons.reduce_tree,
+                ("step = THREADS // 2", "step = 1"),
+                ("while step > 0", "while step < THREADS"),
+                ("if t < step:", "if 2 * step * t < THREADS:"),
+                ("s[t] += s[t + step]", "s[2 * step * t] += s[2 * step * t + step]"),
+                ("step //= 2", "step *= 2"),
+            ),
+            message="Active threads lie `2 * step` elements apart, so ever more of them share a bank. Let thread `t` "
+            "add the element `step` places on, with `step` shrinking.",
+        ),
+        Mistake(
+            name="serial",
+            answer=edited(
+                lessons.reduce_tree,
+                ("step = THREADS // 2", "total = float32(0.0)"),
+                ("while step > 0:", "if t == 0:"),
+                ("if t < step:", "for k in range(THREADS):"),
+                ("s[t] += s[t + step]", "total += s[k]"),
+                ("        cuda.syncthreads()\n        step //= 2\n    if t == 0:\n", ""),
+                ("= s[0]", "= total"),
+            ),
+            message="One thread adds everything while 127 wait. Halve the number of sums in each turn.",
+        ),
+        Mistake(
+            name="float64",
+            answer=edited(lessons.reduce_tree, ("(THREADS, float32)", "(THREADS, float64)")),
+            message=WIDE,
+        ),
+    ),
+)
+
+kernel_shuffle_reduce = Kernel(
+    id="kernel-shuffle-reduce",
+    chapter=3,
+    section="3.8",
+    title="A sum by shuffles",
+    level="medium",
+    checklist=(6, 17),
+    prompt="Write `block_sum(x, partial)` again, with one barrier: shuffles within each warp, shared memory only "
+    "between the warps.",
+    contract=SUM_CONTRACT + "At most one barrier a block, float32 throughout.",
+    hints=(
+        "`cuda.shfl_xor_sync(0xFFFFFFFF, value, 1 << k)` is the value of the lane whose number differs in bit `k`.",
+        "All 32 lanes take part in every shuffle, also those beyond the end.",
+        "Lane 0 of each warp writes its warp's sum; after one barrier, thread 0 adds the four.",
+    ),
+    reference=lessons.reduce_shuffle,
+    cases=_sum_cases,
+    counters=(
+        Counter(
+            name="too-many-barriers",
+            what="a block passes {measured:g} barriers, where {most:g} does",
+            measure=lambda report: report.barriers / report.blocks,
+            most=lambda case: 1,
+        ),
+    ),
+    mistakes=(
+        Mistake(
+            name="no-guard",
+            answer=edited(lessons.reduce_shuffle, ("x[i] if i < x.shape[0] else float32(0.0)", "x[i]")),
+            message=NO_GUARD,
+        ),
+        Mistake(
+            name="shuffle-in-if",
+            answer=edited(
+                lessons.reduce_shuffle,
+                ("value = x[i] if i < x.shape[0] else float32(0.0)", "value = float32(0.0)\n    if i < x.shape[0]:"),
+                ("    for k in range(5):", "        value = x[i]\n        for k in range(5):"),
+                ("        value += cuda", "            value += cuda"),
+            ),
+            message="The mask names all 32 lanes, but the condition keeps some away. Give the lanes beyond the end a "
+            "zero and let every lane shuffle.",
+        ),
+        Mistake(
+            name="mask-too-small",
+            answer=edited(lessons.reduce_shuffle, ("FULL", "0xFFFF")),
+            message="The mask names 16 lanes and 32 call. A bit is due for every lane that takes part.",
+        ),
+        Mistake(
+            name="four-steps",
+            answer=edited(lessons.reduce_shuffle, ("range(5)", "range(4)")),
+            message="Four exchanges join 16 lanes. A warp has 32, which takes one more.",
+        ),
+        Mistake(
+            name="no-barrier",
+            answer=edited(lessons.reduce_shuffle, ("    cuda.syncthreads()\n", "")),
+            message="Thread 0 reads what the other warps have yet to write. Shuffles order a warp, only a barrier "
+            "orders the block.",
+        ),
+        Mistake(
+            name="one-place-for-all-warps",
+            answer=edited(lessons.reduce_shuffle, ("s[t // 32] = value", "s[0] = value")),
+            message="All warps write their sum to the same place. Warp `t // 32` has a place of its own.",
+        ),
+        Mistake(
+            name="first-warp-only",
+            answer=edited(lessons.reduce_shuffle, ("range(WARPS)", "range(1)")),
+            message="Only the first warp's sum is taken. A block of 128 threads has four warps.",
+        ),
+        Mistake(
+            name="too-many-barriers",
+            answer=lessons.reduce_tree,
+            message="This is the tree in shared memory, with a barrier a turn. Within a warp a shuffle needs none.",
+        ),
+        Mistake(
+            name="float64",
+            answer=edited(lessons.reduce_shuffle, ("total = float32(0.0)", "total = 0.0")),
+            message=WIDE,
+        ),
+    ),
+)
+
+
+def _transpose_cases(rng: np.random.Generator) -> list[KernelCase]:
+    cases = []
+    for M, N in ((32, 32), (40, 48)):
+        A = _floats(rng, M, N)
+        cases.append(
+            KernelCase(
+                arguments={"A": A, "B": np.zeros((N, M), F32)},
+                grid=(_blocks(N, 32), _blocks(M, 32)),
+                block=(32, 32),
+                truth={"B": A.T.astype(np.float64)},
+                allowed=0.0,
+            )
+        )
+    return cases
+
+
+kernel_transpose = Kernel(
+    id="kernel-transpose",
+    chapter=3,
+    section="3.8",
+    title="A transposition without bank conflicts",
+    level="medium",
+    checklist=(3, 6),
+    prompt="Write a kernel `transpose(A, B)` with `B` = $A^T$ that reads and writes whole rows of memory and meets no "
+    "bank conflict.",
+    contract="`A` (M, N) and `B` (N, M): float32, any sizes. The launch has blocks of (32, 32) threads, and "
+    "$\\lceil N/32\\rceil \\times \\lceil M/32\\rceil$ of them: `blockIdx.x` along the columns of `A`.",
+    hints=(
+        "A warp has one `threadIdx.y` and all 32 `threadIdx.x`. Which of the two must be the last index of `A`, and "
+        "of `B`?",
+        "Read a tile into shared memory, wait, and write it with the roles of the two block indices exchanged.",
+        "A column of a (32, 32) tile lies in one bank. How far apart are its elements in a tile with one column more?",
+    ),
+    reference=lessons.transpose,
+    cases=_transpose_cases,
+    counters=(
+        sectors("load", "A", lambda case: 4),
+        sectors("store", "B", lambda case: 4),
+        wavefronts("load"),
+        wavefronts("store"),
+    ),
+    mistakes=(
+        Mistake(
+            name="bank-conflict",
+            answer=edited(lessons.transpose, ("(32, 33)", "(32, 32)")),
+            message="The 32 elements of a column of the tile lie 32 words apart, all in one bank. One column more "
+            "shifts each row by a bank.",
+        ),
+        Mistake(
+            name="uncoalesced",
+            answer=edited(
+                lessons.transpose,
+                ("    tile = cuda.shared.array((32, 33), float32)\n", ""),
+                ("tile[ty, tx] = A[i, j]", "B[j, i] = A[i, j]"),
+                ("    cuda.syncthreads()\n", ""),
+                ("    i, j = cuda.blockIdx.x * 32 + ty, cuda.blockIdx.y * 32 + tx\n", ""),
+                ("    if i < B.shape[0] and j < B.shape[1]:\n        B[i, j] = tile[tx, ty]\n", ""),
+            ),
+            message="A warp writes a column of `B`, one sector for each lane. Turn the tile in shared memory and write "
+            "rows.",
+        ),
+        Mistake(
+            name="no-barrier",
+            answer=edited(lessons.transpose, ("    cuda.syncthreads()\n", "")),
+            message="A thread writes out an element of the tile that another thread has yet to load. A barrier belongs "
+            "between the two.",
+        ),
+        Mistake(
+            name="barrier-in-if",
+            answer=edited(lessons.transpose, ("    cuda.syncthreads()", "        cuda.syncthreads()")),
+            message=BARRIER_AFTER_IF,
+        ),
+        Mistake(
+            name="no-guard",
+            answer=edited(
+                lessons.transpose,
+                ("if i < A.shape[0] and j < A.shape[1]:", "if True:"),
+                ("if i < B.shape[0] and j < B.shape[1]:", "if True:"),
+            ),
+            message=NO_GUARD,
+        ),
+        Mistake(
+            name="blocks-not-exchanged",
+            answer=edited(
+                lessons.transpose,
+                (
+                    "i, j = cuda.blockIdx.x * 32 + ty, cuda.blockIdx.y * 32 + tx",
+                    "i, j = cuda.blockIdx.y * 32 + ty, cuda.blockIdx.x * 32 + tx",
+                ),
+            ),
+            message="The elements of a tile change places, the tile itself must too: the roles of `blockIdx.x` and "
+            "`blockIdx.y` are exchanged for the store.",
+        ),
+        Mistake(
+            name="not-transposed",
+            answer=edited(lessons.transpose, ("tile[tx, ty]", "tile[ty, tx]")),
+            message="Each tile moves to its new place but is not turned over inside.",
+        ),
+    ),
+)
+
+
+def _product_cases(rng: np.random.Generator, side: int) -> list[KernelCase]:
+    sizes = ((side, side, 8), (side, 2 * side, 16), (side + 5, side + 1, 21), (5, 3, 2))
+    cases = []
+    for M, N, K in sizes:
+        A, B = _floats(rng, M, K), _floats(rng, K, N)
+        a, b = A.astype(np.float64), B.astype(np.float64)
+        cases.append(
+            KernelCase(
+                arguments={"A": A, "B": B, "C": np.full((M, N), 99, F32)},
+                grid=(_blocks(N, side), _blocks(M, side)),
+                block=(8, 8),
+                truth={"C": a @ b},
+                allowed=2 * K * EPS32 * (np.abs(a) @ np.abs(b)),
+                label=f"M, N, K = {M}, {N}, {K}",
+            )
+        )
+    return cases
+
+
+def _aligned(case: KernelCase) -> float:
+    """Sectors that a warp of four short rows needs, where rows begin at a sector; no limit elsewhere."""
+    (_, K), (_, N) = case.arguments["A"].shape, case.arguments["B"].shape
+    return 4 if K % 8 == 0 and N % 8 == 0 else np.inf
+
+
+def _loads(operand: str, side: int) -> Counter:
+    def most(case: KernelCase) -> float:
+        (M, K), (_, N) = case.arguments["A"].shape, case.arguments["B"].shape
+        counted = traffic(M, N, K, (side, side, 8))
+        return counted.loads_a if operand == "A" else counted.loads_b
+
+    return total(f"loads-{operand}", "load", operand, most)
+
+
+PRODUCT_COUNTERS = (sectors("load", "A", _aligned), sectors("load", "B", _aligned), sectors("store", "C", _aligned))
+FIRST_BARRIER = (
+    "A thread multiplies with elements of the tile that others have yet to load. A barrier belongs between the loads "
+    "and the loop over `k`."
+)
+SECOND_BARRIER = (
+    "A fast thread loads the next tile over elements that a slow one still needs. A barrier belongs at the end of "
+    "each turn too."
+)
+TAIL_DROPPED = "The loop ends at the last whole tile, so a tail of $K$ is lost. Round the number of tiles up."
+TAIL_LEFT = "Where the tile reaches beyond the matrix, shared memory keeps what was there before. Store a zero there."
+BARRIER_BELOW = "        cuda.syncthreads()\n        for k in range(TILE):"
+BARRIER_ABOVE = "        cuda.syncthreads()\n    if row"
+A_TAIL = " if row < A.shape[0] and k0 + tx < A.shape[1] else float32(0.0)"
+B_TAIL = " if k0 + ty < B.shape[0] and col < B.shape[1] else float32(0.0)"
+
+kernel_shared_tile = Kernel(
+    id="kernel-shared-tile",
+    chapter=3,
+    section="3.8",
+    title="A product with shared tiles, for any sizes",
+    level="hard",
+    points=2,
+    checklist=(6, 7),
+    prompt="Write a kernel `matmul(A, B, C)` with $8\\times8$ tiles of `A` and `B` in shared memory, for any sizes.",
+    contract="`A` (M, K), `B` (K, N), `C` (M, N): float32, any sizes from 1 on. The launch has (8, 8) threads a block, "
+    "one for each output, and $\\lceil N/8\\rceil \\times \\lceil M/8\\rceil$ blocks: x along the columns. Each block "
+    "loads each element of its tiles once. Float32 throughout, coalesced, no bank conflicts.",
+    hints=(
+        "One turn for each tile along $K$: load one element of each tile, wait, multiply 8 times, wait.",
+        "A thread whose element lies outside stores a zero, and goes on: it has to meet every barrier.",
+        "`threadIdx.x` is the last index of every access to global memory. The accumulator starts as `float32(0.0)`.",
+    ),
+    reference=lessons.shared_tile,
+    cases=lambda rng: _product_cases(rng, 8),
+    counters=(
+        *PRODUCT_COUNTERS,
+        _loads("A", 8),
+        _loads("B", 8),
+        wavefronts("load"),
+        wavefronts("store"),
+    ),
+    mistakes=(
+        Mistake(
+            name="first-barrier-missing",
+            answer=edited(lessons.shared_tile, (BARRIER_BELOW, "        for k in range(TILE):")),
+            message=FIRST_BARRIER,
+        ),
+        Mistake(
+            name="second-barrier-missing",
+            answer=edited(lessons.shared_tile, (BARRIER_ABOVE, "    if row")),
+            message=SECOND_BARRIER,
+        ),
+        Mistake(
+            name="no-guard",
+            answer=edited(lessons.shared_tile, (A_TAIL, ""), (B_TAIL, "")),
+            message=NO_GUARD,
+        ),
+        Mistake(
+            name="barrier-in-if",
+            answer=edited(
+                lessons.shared_tile,
+                ("    for k0", "    if row >= C.shape[0] or col >= C.shape[1]:\n        return\n    for k0"),
+            ),
+            message="Threads without an output return before the barriers that the others wait at. They still have "
+            "elements of the tiles to load: let them run to the end.",
+        ),
+        Mistake(
+            name="tail-not-zeroed",
+            answer=edited(
+                lessons.shared_tile,
+                (
+                    "        sA[ty, tx] = A[row, k0 + tx]" + A_TAIL,
+                    "        if row < A.shape[0] and k0 + tx < A.shape[1]:\n            sA[ty, tx] = A[row, k0 + tx]",
+                ),
+                (
+                    "        sB[ty, tx] = B[k0 + ty, col]" + B_TAIL,
+                    "        if k0 + ty < B.shape[0] and col < B.shape[1]:\n            sB[ty, tx] = B[k0 + ty, col]",
+                ),
+            ),
+            message=TAIL_LEFT,
+        ),
+        Mistake(
+            name="tail-dropped",
+            answer=edited(
+                lessons.shared_tile, ("range(0, A.shape[1], TILE)", "range(0, A.shape[1] // TILE * TILE, TILE)")
+            ),
+            message=TAIL_DROPPED,
+        ),
+        Mistake(
+            name="forgotten-sum",
+            answer=edited(
+                lessons.shared_tile,
+                ("        for k in range(TILE)", "        acc = float32(0.0)\n        for k in range(TILE)"),
+            ),
+            message="The accumulator starts anew with each tile, so only the last tile of $K$ counts.",
+        ),
+        Mistake(
+            name="uncoalesced",
+            answer=edited(
+                lessons.shared_tile,
+                ("tx, ty = cuda.threadIdx.x, cuda.threadIdx.y", "ty, tx = cuda.threadIdx.x, cuda.threadIdx.y"),
+            ),
+            message="`threadIdx.x` runs along the rows, so the lanes of a warp lie a whole row apart. Let it run along "
+            "the last axis.",
+        ),
+        Mistake(
+            name="bank-conflict",
+            answer=edited(
+                lessons.shared_tile, ("sA[ty, tx] =", "sA[tx, ty] ="), ("acc += sA[ty, k]", "acc += sA[k, ty]")
+            ),
+            message="The tile of `A` is stored turned over, so lanes of a warp write 8 words apart and meet in a bank.",
+        ),
+        Mistake(
+            name="no-tiles",
+            answer=ladder.matmul_coalesced,
+            message="Every multiply-add fetches its two operands from global memory. Load each element of the tile "
+            "once, into shared memory.",
+        ),
+        Mistake(
+            name="float64",
+            answer=edited(lessons.shared_tile, ("acc = float32(0.0)", "acc = 0.0")),
+            message="The accumulator is float64: `0.0` is one, and it makes every sum one. Start with `float32(0.0)`.",
+        ),
+    ),
+)
+
+kernel_register_tile = Kernel(
+    id="kernel-register-tile",
+    chapter=3,
+    section="3.8",
+    title="A product with tiles in registers",
+    level="hard",
+    points=2,
+    checklist=(6, 7),
+    prompt="Write `matmul(A, B, C)` so that a block of (8, 8) threads makes a $16\\times16$ tile of `C`, each thread "
+    "$2\\times2$ outputs in a local array, with 8 of $K$ at a time.",
+    contract="Arrays as in `kernel-shared-tile`; $\\lceil N/16\\rceil \\times \\lceil M/16\\rceil$ blocks. An element "
+    "of `A` is loaded once for each column of tiles, one of `B` once for each row of tiles; from shared memory a "
+    "thread loads 4 elements for 4 multiply-adds. Float32 throughout, coalesced.",
+    hints=(
+        "`cuda.local.array((2, 2), float32)` is the accumulator; it holds nothing until you write zeros.",
+        "Let a thread's outputs lie 8 rows and 8 columns apart: then the lanes of a warp stay neighbours.",
+        "Inside the loop over `k`: load two elements of `A` and two of `B` into registers, then make four products.",
+    ),
+    reference=lessons.register_tile,
+    cases=lambda rng: _product_cases(rng, 16),
+    counters=(
+        *PRODUCT_COUNTERS,
+        _loads("A", 16),
+        _loads("B", 16),
+        Counter(
+            name="no-register-reuse",
+            what="the threads load {measured:g} elements from shared memory, where {most:g} do",
+            measure=lambda report: report.total("accesses", "shared", "load"),
+            most=lambda case: 4 * 64 * 8 * _blocks(case.arguments["A"].shape[1], 8) * int(np.prod(case.grid)),
+        ),
+    ),
+    mistakes=(
+        Mistake(
+            name="first-barrier-missing",
+            answer=edited(lessons.register_tile, (BARRIER_BELOW, "        for k in range(TILE):")),
+            message=FIRST_BARRIER,
+        ),
+        Mistake(
+            name="second-barrier-missing",
+            answer=edited(lessons.register_tile, ("        cuda.syncthreads()\n    for m", "    for m")),
+            message=SECOND_BARRIER,
+        ),
+        Mistake(
+            name="accumulator-not-zeroed",
+            answer=edited(lessons.register_tile, ("            acc[m, n] = float32(0.0)", "            pass")),
+            message="A local array holds nothing at the start. Write zeros into the accumulators first.",
+        ),
+        Mistake(
+            name="one-output",
+            answer=edited(
+                lessons.register_tile,
+                (
+                    "    for m in range(OUT):\n        for n in range(OUT):\n            i, j",
+                    "    for m in range(1):\n        for n in range(1):\n            i, j",
+                ),
+            ),
+            message="Each thread writes one output, but it owns four: the rest of the tile stays as it was.",
+        ),
+        Mistake(
+            name="no-register-reuse",
+            answer=edited(
+                lessons.register_tile,
+                (
+                    "                    acc[m, n] += a[m] * b",
+                    "                    acc[m, n] += sA[ty + m * TILE, k] * sB[k, tx + n * TILE]",
+                ),
+            ),
+            message="Every multiply-add reads both operands from shared memory. Keep them in registers: each is used "
+            "twice.",
+        ),
+        Mistake(
+            name="neighbouring-outputs",
+            answer=edited(
+                lessons.register_tile,
+                (
+                    "            i, j = row + m * TILE, col + n * TILE\n",
+                    "            i = cuda.blockIdx.y * BIG + OUT * ty + m\n"
+                    "            j = cuda.blockIdx.x * BIG + OUT * tx + n\n",
+                ),
+                ("a[m] = sA[ty + m * TILE, k]", "a[m] = sA[OUT * ty + m, k]"),
+                ("b = sB[k, tx + n * TILE]", "b = sB[k, OUT * tx + n]"),
+            ),
+            message="A thread's outputs are neighbours, so the lanes of a warp are two elements apart and every store "
+            "touches twice the sectors. Give neighbouring lanes neighbouring columns.",
+        ),
+        Mistake(
+            name="no-guard",
+            answer=edited(
+                lessons.register_tile,
+                (" if i < A.shape[0] and k < A.shape[1] else float32(0.0)", ""),
+                (" if k < B.shape[0] and j < B.shape[1] else float32(0.0)", ""),
+            ),
+            message=NO_GUARD,
+        ),
+        Mistake(
+            name="tail-dropped",
+            answer=edited(
+                lessons.register_tile, ("range(0, A.shape[1], TILE)", "range(0, A.shape[1] // TILE * TILE, TILE)")
+            ),
+            message=TAIL_DROPPED,
+        ),
+        Mistake(
+            name="float64",
+            answer=edited(
+                lessons.register_tile,
+                ("acc = cuda.local.array((OUT, OUT), float32)", "acc = cuda.local.array((OUT, OUT), float64)"),
+            ),
+            message="The accumulators are float64, which takes two registers each and runs at a small part of the "
+            "speed.",
+        ),
+    ),
+)
+
+# --- kernels, in the chapter ------------------------------------------------------------------------------------
+
+column_sectors = Number(
+    id="column-sectors",
+    chapter=3,
+    section="3.8",
+    title="A warp that reads a column",
+    place="chapter",
+    checklist=(6,),
+    prompt="The 32 lanes of a warp read 32 float32 elements below each other: one column of a row-major matrix with "
+    "4096 columns. How many sectors of 32 bytes does the request touch?",
+    hints=("How many bytes lie between two elements of a column?", "Can two of the elements share a sector?"),
+    expected=32,
+    exact=True,
+    mistakes=(
+        Mistake(
+            name="as-a-row",
+            answer=4,
+            message="That is the count for a row, whose elements are neighbours. In a column each lies in another row.",
+        ),
+        Mistake(
+            name="one",
+            answer=1,
+            message="One request it is, but memory is fetched in sectors, and the elements are far apart.",
+        ),
+        Mistake(
+            name="bytes",
+            answer=128,
+            message="Those are the bytes that the warp wants. What is moved is whole sectors.",
+        ),
+    ),
+)
+
+column_banks = Choice(
+    id="column-banks",
+    chapter=3,
+    section="3.8",
+    title="A column of a tile",
+    place="chapter",
+    checklist=(6,),
+    prompt="A warp reads one column of a float32 tile in shared memory. How many passes does it take for a tile of "
+    "shape $(32, 32)$, and for one of shape $(32, 33)$?",
+    hints=("Word $w$ lies in bank $w \\bmod 32$. Write down the banks of the first three elements of a column.",),
+    options={
+        "a": Option("1 and 1", "Shared memory has no sectors, but it has banks, and each serves one word a pass."),
+        "b": Option(
+            "32 and 1",
+            "Elements of a column lie 32 words apart, all in one bank; with 33 columns they lie in 32 different banks.",
+            True,
+        ),
+        "c": Option(
+            "32 and 33", "More columns do not mean more passes: what counts is which banks the elements lie in."
+        ),
+        "d": Option(
+            "32 and 2", "Are any two of the elements $33 r$, with $r$ from 0 to 31, equal modulo 32? Look again."
+        ),
+    },
+)
+
+tile_barriers = Number(
+    id="tile-barriers",
+    chapter=3,
+    section="3.8",
+    title="Barriers of a tiled product",
+    place="chapter",
+    checklist=(6,),
+    prompt="The shared-tile kernel multiplies $M=N=K=64$ with $16\\times16$ tiles. How many barriers do all its blocks "
+    "pass together?",
+    hints=("How many blocks, and how many tiles along $K$ for each?", "A turn has one barrier after the load."),
+    expected=16 * 4 * 2,
+    exact=True,
+    mistakes=(
+        Mistake(name="one-a-turn", answer=16 * 4, message="A turn has two barriers: before the product, and after it."),
+        Mistake(name="one-block", answer=4 * 2, message="That is one block's count. Every tile of $C$ has a block."),
+        Mistake(
+            name="per-thread",
+            answer=16 * 4 * 2 * 256,
+            message="A barrier is passed by all threads of a block together, and counted once.",
+        ),
+    ),
+)
+
+barrier_test = Choice(
+    id="barrier-test",
+    chapter=3,
+    section="3.8",
+    title="A test that shows the second barrier",
+    place="chapter",
+    checklist=(6,),
+    prompt="Someone removes the barrier at the **end** of each turn of the shared-tile kernel. Which test is sure to "
+    "find it?",
+    hints=("What does that barrier protect, and from whom?",),
+    options={
+        "a": Option(
+            "Compare the result with NumPy's on a GPU",
+            "Threads of one warp run close together, so the result is often right. A race that shows rarely is "
+            "the worst.",
+        ),
+        "b": Option(
+            "Look for races in a product whose $K$ is one tile",
+            "With a single tile nobody loads a next one, so there is nothing to overwrite.",
+        ),
+        "c": Option(
+            "Look for races in a product whose $K$ is two tiles or more",
+            "The second load and the first product touch the same elements with nothing between them: a race, in any "
+            "order of threads.",
+            True,
+        ),
+        "d": Option(
+            "Run the kernel with one thread a block",
+            "One thread cannot race with itself, and the kernel's tiles need the others' loads anyway.",
+        ),
+    },
+)
+
+KERNELS = (
+    column_sectors,
+    column_banks,
+    tile_barriers,
+    barrier_test,
+    kernel_map,
+    kernel_guard,
+    kernel_reduce,
+    kernel_shuffle_reduce,
+    kernel_transpose,
+    kernel_shared_tile,
+    kernel_register_tile,
+)
+
 EXERCISES = (
     block_c12,
     tile_loads,
@@ -722,4 +1605,5 @@ EXERCISES = (
     padding_formula,
     explain_bits,
     tiled_matmul,
+    *KERNELS,
 )

@@ -22,6 +22,8 @@ from labsupport.cost import (
     roofline,
     tile_resources,
 )
+from labsupport.cuda.kernels.ladder import make_matmul_shared
+from labsupport.cuda.simt import Phase, launch
 from labsupport.figures import style, svg
 from labsupport.figures.explorable import Explorable, Figure, explore, show
 from labsupport.ops.gemm import matmul_tiled, padding_waste, tile_steps, traffic
@@ -313,4 +315,93 @@ def error_growth() -> Figure:
         "64 cut it to about a fifth, a float32 accumulator to less than a fiftieth; float32 lies four orders below.",
         caption="The error grows with the length of the sum. Tiles shorten the chains of additions; a wide "
         "accumulator leaves little more than the rounding of the result.",
+    )
+
+
+#: Tile side and length of K of the block that is watched.
+BLOCK_TILE, BLOCK_K = 4, 8
+PHASES = ("load the first tiles", "multiply", "load the next tiles", "multiply", "store C")
+
+
+def _watched_block() -> list[Phase]:
+    """The simulator's trace of the first block of a product with shared tiles."""
+    T, K = BLOCK_TILE, BLOCK_K
+    A, B, C = np.ones((2 * T, K), np.float32), np.ones((K, 2 * T), np.float32), np.zeros((2 * T, 2 * T), np.float32)
+    return launch(make_matmul_shared(T), (2, 2), (T, T), A, B, C, trace=True).trace
+
+
+def _touched(phase: Phase, array: str, shape: tuple[int, int], chosen: int) -> tuple[list[list[str]], dict[Any, str]]:
+    """Letters and colours of the cells of one array: r and w for the block, capitals for the chosen thread."""
+    letters = [[""] * shape[1] for _ in range(shape[0])]
+    colours: dict[Any, str] = {}
+    for step in sorted(phase.steps, key=lambda step: step.thread == chosen):
+        if step.array == array:
+            letter = "w" if step.kind == "store" else "r"
+            mine = step.thread == chosen
+            row, column = step.index
+            letters[row][column] = letter.upper() if mine else letter
+            colours[step.index] = "red" if mine else "orange" if letter == "w" else "blue"
+    return letters, colours
+
+
+def _totals(phase: Phase) -> dict[tuple[str, str], int]:
+    counted = {(space, kind): 0 for space in ("global", "shared") for kind in ("load", "store")}
+    for step in phase.steps:
+        counted[step.space, step.kind] += 1
+    return counted
+
+
+def block_in_steps() -> Explorable:
+    """One thread block of the shared-tile product, barrier by barrier, from the simulator's trace."""
+    trace, T = _watched_block(), BLOCK_TILE
+    threads = {"(0, 0)": 0, "(1, 0)": 1, "(2, 1)": T + 2, "(3, 3)": T * T - 1}
+
+    def draw(phase: int, thread: str) -> str:
+        now, chosen = trace[phase - 1], threads[thread]
+        grids = [
+            ("shared1", (T, T), 236, 34, "sB, shared"),
+            ("B", (BLOCK_K, T), 120, 34, "B, global"),
+            ("shared0", (T, T), 236, 148, "sA, shared"),
+            ("A", (T, BLOCK_K), 20, 236, "A, global"),
+            ("C", (T, T), 236, 262, "C, global"),
+        ]
+        who = [["" for _ in range(T)] for _ in range(T)]
+        who[chosen // T][chosen % T] = "T"
+        pieces = [svg.cells(14, 34, who, size=20, title="threads", highlight={(chosen // T, chosen % T): "red"})]
+        for array, shape, x, y, title in grids:
+            letters, colours = _touched(now, array, shape, chosen)
+            pieces.append(svg.cells(x, y, letters, size=20, title=title, highlight=colours))
+        count = _totals(now)
+        ends = "then the barrier" if now.barrier_line else "the end of the kernel"
+        lines = [
+            f"{count['global', 'load']} loads and {count['global', 'store']} stores of global memory,",
+            f"{count['shared', 'load']} loads and {count['shared', 'store']} stores of shared memory;",
+            ends,
+        ]
+        pieces.append(svg.text(8, 370, f"{phase} of {len(trace)}: {PHASES[phase - 1]}", anchor="start", bold=True))
+        pieces += [svg.text(8, 394 + 20 * k, line, anchor="start", size=13) for k, line in enumerate(lines)]
+        return svg.picture(360, 450, *pieces)
+
+    def alt(phase: int, thread: str) -> str:
+        now = trace[phase - 1]
+        count = _totals(now)
+        mine = [step for step in now.steps if step.thread == threads[thread]]
+        names = {"shared0": "sA", "shared1": "sB"}
+        first = mine[0] if mine else None
+        sample = f", the first on {names.get(first.array, first.array)}{list(first.index)}" if first else ""
+        return (
+            f"Phase {phase} of {len(trace)}, {PHASES[phase - 1]}: the block makes {count['global', 'load']} global and "
+            f"{count['shared', 'load']} shared loads, {count['global', 'store']} global and "
+            f"{count['shared', 'store']} shared stores; thread {thread} makes {len(mine)} accesses{sample}."
+        )
+
+    return explore(
+        draw,
+        alt=alt,
+        caption="One block of 16 threads, from one barrier to the next, as the simulator recorded it: r is read, w is "
+        "written, by the chosen thread in capitals. A thread loads two elements and multiplies with those of others.",
+        start={"phase": 1, "thread": "(2, 1)"},
+        labels={"phase": "phase, barrier by barrier", "thread": "thread (x, y)"},
+        phase=list(range(1, len(trace) + 1)),
+        thread=list(threads),
     )

@@ -5,6 +5,8 @@ a tile are made for a tile by a function, since a compiler wants sizes as consta
 float64 where its arrays are float32.
 """
 
+# mypy: disallow-untyped-defs=False
+
 import math
 from collections.abc import Callable
 from types import FunctionType
@@ -39,7 +41,7 @@ SIDE = 32
 LOWEST = float32(-3.4028235e38)
 
 
-def vector_add(a, b, c):  # type: ignore[no-untyped-def]
+def vector_add(a, b, c):
     """One thread an element: c[i] = a[i] + b[i]."""
     i = cuda.grid(1)
     if i < c.shape[0]:
@@ -49,7 +51,7 @@ def vector_add(a, b, c):  # type: ignore[no-untyped-def]
 # -- sums -----------------------------------------------------------------------------------
 
 
-def reduce_tree(x, partial):  # type: ignore[no-untyped-def]
+def reduce_tree(x, partial):
     """Sum of a block's THREADS elements in shared memory: log2(THREADS) halvings, a barrier after each."""
     s = cuda.shared.array(THREADS, float32)
     t = cuda.threadIdx.x
@@ -66,7 +68,7 @@ def reduce_tree(x, partial):  # type: ignore[no-untyped-def]
         partial[cuda.blockIdx.x] = s[0]
 
 
-def reduce_shuffle(x, partial):  # type: ignore[no-untyped-def]
+def reduce_shuffle(x, partial):
     """The same sum by shuffles: within a warp no shared memory and no barrier, one barrier in all."""
     s = cuda.shared.array(WARPS, float32)
     t = cuda.threadIdx.x
@@ -84,7 +86,7 @@ def reduce_shuffle(x, partial):  # type: ignore[no-untyped-def]
 
 
 @cuda.jit(device=True)
-def warp_sum(value):  # type: ignore[no-untyped-def]
+def warp_sum(value):
     """Sum over the 32 lanes, known to all of them."""
     for k in range(5):
         value += cuda.shfl_xor_sync(FULL, value, 1 << k)
@@ -92,7 +94,7 @@ def warp_sum(value):  # type: ignore[no-untyped-def]
 
 
 @cuda.jit(device=True)
-def warp_max(value):  # type: ignore[no-untyped-def]
+def warp_max(value):
     """Maximum over the 32 lanes, known to all of them."""
     for k in range(5):
         value = max(value, cuda.shfl_xor_sync(FULL, value, 1 << k))
@@ -100,7 +102,7 @@ def warp_max(value):  # type: ignore[no-untyped-def]
 
 
 @cuda.jit(device=True)
-def block_sum(value, s):  # type: ignore[no-untyped-def]
+def block_sum(value, s):
     """Sum over the block, known to all threads; s has one element a warp and may be used again after."""
     value = warp_sum(value)
     t = cuda.threadIdx.x
@@ -115,7 +117,7 @@ def block_sum(value, s):  # type: ignore[no-untyped-def]
 
 
 @cuda.jit(device=True)
-def block_max(value, s):  # type: ignore[no-untyped-def]
+def block_max(value, s):
     """Maximum over the block, known to all threads; s as in ``block_sum``."""
     value = warp_max(value)
     t = cuda.threadIdx.x
@@ -132,14 +134,14 @@ def block_max(value, s):  # type: ignore[no-untyped-def]
 # -- transposition --------------------------------------------------------------------------
 
 
-def transpose_naive(A, B):  # type: ignore[no-untyped-def]
+def transpose_naive(A, B):
     """B = Aᵀ: a warp reads a row of A in one piece and writes a column of B in 32 pieces."""
     j, i = cuda.grid(2)
     if i < A.shape[0] and j < A.shape[1]:
         B[j, i] = A[i, j]
 
 
-def transpose_shared(A, B):  # type: ignore[no-untyped-def]
+def transpose_shared(A, B):
     """B = Aᵀ through a 32×32 tile: reads and writes in one piece, but the tile's column lies in one bank."""
     tile = cuda.shared.array((SIDE, SIDE), float32)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
@@ -152,7 +154,7 @@ def transpose_shared(A, B):  # type: ignore[no-untyped-def]
         B[i, j] = tile[tx, ty]
 
 
-def transpose_padded(A, B):  # type: ignore[no-untyped-def]
+def transpose_padded(A, B):
     """The same with 33 columns: the 32 elements of a tile's column lie in 32 different banks."""
     tile = cuda.shared.array((SIDE, SIDE + 1), float32)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
@@ -168,7 +170,7 @@ def transpose_padded(A, B):  # type: ignore[no-untyped-def]
 # -- products -------------------------------------------------------------------------------
 
 
-def matmul_naive(A, B, C):  # type: ignore[no-untyped-def]
+def matmul_naive(A, B, C):
     """C = A @ B, one thread an element, x along the rows: lanes of a warp read 32 rows of A."""
     i, j = cuda.grid(2)
     if i < C.shape[0] and j < C.shape[1]:
@@ -178,7 +180,7 @@ def matmul_naive(A, B, C):  # type: ignore[no-untyped-def]
         C[i, j] = acc
 
 
-def matmul_coalesced(A, B, C):  # type: ignore[no-untyped-def]
+def matmul_coalesced(A, B, C):
     """The same with x along the columns: lanes read 32 neighbours of B and one common element of A."""
     j, i = cuda.grid(2)
     if i < C.shape[0] and j < C.shape[1]:
@@ -191,7 +193,7 @@ def matmul_coalesced(A, B, C):  # type: ignore[no-untyped-def]
 def make_matmul_shared(T: int) -> FunctionType:
     """C = A @ B with T×T tiles in shared memory: each loaded element is used T times."""
 
-    def matmul_shared(A, B, C):  # type: ignore[no-untyped-def]
+    def matmul_shared(A, B, C):
         sA = cuda.shared.array((T, T), float32)
         sB = cuda.shared.array((T, T), float32)
         tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
@@ -223,7 +225,7 @@ def make_matmul_register(BM: int, BN: int, BK: int, TM: int, TN: int) -> Functio
     TX, TY = BN // TN, BM // TM
     threads = TX * TY
 
-    def matmul_register(A, B, C):  # type: ignore[no-untyped-def]
+    def matmul_register(A, B, C):
         sA = cuda.shared.array((BK, BM), float32)  # transposed, so that a step over k reads one row
         sB = cuda.shared.array((BK, BN), float32)
         acc = cuda.local.array((TM, TN), float32)
@@ -271,7 +273,7 @@ def _plain(function: Callable[..., None]) -> FunctionType:
 # -- rows -----------------------------------------------------------------------------------
 
 
-def softmax_row(x, y):  # type: ignore[no-untyped-def]
+def softmax_row(x, y):
     """Softmax of a row by one block in three passes: maximum, sum, result."""
     s = cuda.shared.array(WARPS, float32)
     row, t = cuda.blockIdx.x, cuda.threadIdx.x
@@ -287,7 +289,7 @@ def softmax_row(x, y):  # type: ignore[no-untyped-def]
         y[row, k] = math.exp(x[row, k] - m) / total
 
 
-def softmax_online(x, y):  # type: ignore[no-untyped-def]
+def softmax_online(x, y):
     """Softmax of a row by one block in two passes: the state (maximum, sum), then the result."""
     s = cuda.shared.array(WARPS, float32)
     row, t = cuda.blockIdx.x, cuda.threadIdx.x
@@ -305,7 +307,7 @@ def softmax_online(x, y):  # type: ignore[no-untyped-def]
         y[row, k] = math.exp(x[row, k] - largest) / total
 
 
-def layer_norm(x, gamma, beta, y, eps):  # type: ignore[no-untyped-def]
+def layer_norm(x, gamma, beta, y, eps):
     """LayerNorm of a row by one block: mean, then the variance of what is left, then the result."""
     s = cuda.shared.array(WARPS, float32)
     row, t = cuda.blockIdx.x, cuda.threadIdx.x

@@ -4,6 +4,8 @@ A wrong neighbour is the right kernel with one edit in its source, so that the d
 mistake and nothing else. These kernels are written to be read: none uses a trick the book does not explain.
 """
 
+# mypy: disallow-untyped-defs=False
+
 import inspect
 import itertools
 import linecache
@@ -55,13 +57,13 @@ def edited(kernel: Callable[..., Any], *edits: tuple[str, str]) -> FunctionType:
 # -- one element a thread -------------------------------------------------------------------
 
 
-def silu(x, y):  # type: ignore[no-untyped-def]
+def silu(x, y):
     """y[i] = x[i] · sigmoid(x[i]), one thread an element, no thread too many."""
     i = cuda.grid(1)
     y[i] = x[i] / (float32(1.0) + math.exp(-x[i]))
 
 
-def add_guarded(a, b, c):  # type: ignore[no-untyped-def]
+def add_guarded(a, b, c):
     """c = a + b for any length."""
     i = cuda.grid(1)
     if i < c.shape[0]:
@@ -71,7 +73,7 @@ def add_guarded(a, b, c):  # type: ignore[no-untyped-def]
 # -- sums -----------------------------------------------------------------------------------
 
 
-def reduce_tree(x, partial):  # type: ignore[no-untyped-def]
+def reduce_tree(x, partial):
     """partial[b]: the sum of block b's THREADS elements, by halving."""
     s = cuda.shared.array(THREADS, float32)
     t = cuda.threadIdx.x
@@ -88,7 +90,7 @@ def reduce_tree(x, partial):  # type: ignore[no-untyped-def]
         partial[cuda.blockIdx.x] = s[0]
 
 
-def reduce_shuffle(x, partial):  # type: ignore[no-untyped-def]
+def reduce_shuffle(x, partial):
     """The same sum with one barrier: shuffles within a warp, shared memory between warps."""
     s = cuda.shared.array(WARPS, float32)
     t = cuda.threadIdx.x
@@ -109,7 +111,7 @@ def reduce_shuffle(x, partial):  # type: ignore[no-untyped-def]
 # -- matrices -------------------------------------------------------------------------------
 
 
-def transpose(A, B):  # type: ignore[no-untyped-def]
+def transpose(A, B):
     """B = Aᵀ through a padded tile of shared memory."""
     tile = cuda.shared.array((32, 33), float32)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
@@ -122,7 +124,7 @@ def transpose(A, B):  # type: ignore[no-untyped-def]
         B[i, j] = tile[tx, ty]
 
 
-def shared_tile(A, B, C):  # type: ignore[no-untyped-def]
+def shared_tile(A, B, C):
     """C = A @ B for any sizes, with TILE × TILE tiles in shared memory."""
     sA = cuda.shared.array((TILE, TILE), float32)
     sB = cuda.shared.array((TILE, TILE), float32)
@@ -140,7 +142,7 @@ def shared_tile(A, B, C):  # type: ignore[no-untyped-def]
         C[row, col] = acc
 
 
-def register_tile(A, B, C):  # type: ignore[no-untyped-def]
+def register_tile(A, B, C):
     """C = A @ B for any sizes: a block makes BIG × BIG outputs, a thread OUT × OUT of them in registers."""
     sA = cuda.shared.array((BIG, TILE), float32)
     sB = cuda.shared.array((TILE, BIG), float32)
@@ -177,7 +179,7 @@ def register_tile(A, B, C):  # type: ignore[no-untyped-def]
 # -- rows -----------------------------------------------------------------------------------
 
 
-def softmax_row(x, y):  # type: ignore[no-untyped-def]
+def softmax_row(x, y):
     """Softmax of a row by one block: maximum, sum, result, each a pass over the row."""
     s = cuda.shared.array(ROW_WARPS, float32)
     row, t = cuda.blockIdx.x, cuda.threadIdx.x
@@ -204,7 +206,7 @@ def softmax_row(x, y):  # type: ignore[no-untyped-def]
         y[row, j] = math.exp(x[row, j] - m) / total
 
 
-def online_softmax(x, y):  # type: ignore[no-untyped-def]
+def online_softmax(x, y):
     """Softmax of a row by one block in two passes: a state (m, l) a thread, merged, then the result."""
     sm = cuda.shared.array(ROW_THREADS, float32)
     sl = cuda.shared.array(ROW_THREADS, float32)
