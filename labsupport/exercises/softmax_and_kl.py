@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from labsupport.cuda.exercise import Counter, Kernel, KernelCase, sectors, total
+from labsupport.cuda.kernels import lessons
+from labsupport.cuda.kernels.lessons import edited
 from labsupport.grading import (
     Case,
     Choice,
@@ -1540,6 +1543,305 @@ MERGED_SUM = Number(
     ),
 )
 
+
+# ---------------------------------------------------------------- kernels
+
+EPS32 = float(np.finfo(np.float32).eps)
+ONE_BLOCK_A_ROW = (
+    "`x` and `y`: float32 (R, n), any n from 1 on; every row has a finite entry, and there may be $-\\infty$ among the "
+    "others. The launch has R blocks of 64 threads: block r owns row r. Float32 throughout, coalesced"
+)
+
+
+def _kernel_rows(rng: np.random.Generator) -> list[KernelCase]:
+    masked = rng.normal(0, 30, (2, 150))
+    masked[0, :70], masked[1, 5:] = -np.inf, -np.inf
+    low = rng.normal(-1000, 3, (1, 64))
+    cases = []
+    for rows in (rng.normal(0, 3, (2, 100)), masked, low, rng.normal(size=(2, 1)), rng.normal(200, 40, (1, 65))):
+        x = rows.astype(np.float32)
+        truth = ops.softmax(x.astype(np.float64))
+        spread = 1 + np.abs(np.where(np.isfinite(x), x - x.max(axis=1, keepdims=True), 0)).max()
+        cases.append(
+            KernelCase(
+                arguments={"x": x, "y": np.full_like(x, -1)},
+                grid=x.shape[0],
+                block=lessons.ROW_THREADS,
+                truth={"y": truth},
+                allowed=EPS32 * spread * (64 * truth + 1e-30),
+            )
+        )
+    return cases
+
+
+def _row_loads(passes: int) -> Counter:
+    return total("passes", "load", "x", lambda case: passes * case.arguments["x"].size)
+
+
+def _aligned_rows(case: KernelCase) -> float:
+    """Sectors of a request where rows begin at a sector; one more where they do not."""
+    return 4 if case.arguments["x"].shape[1] % 8 == 0 else 5
+
+
+ROW_COUNTERS = (sectors("load", "x", _aligned_rows), sectors("store", "y", _aligned_rows))
+COLUMN_CHUNKS = (
+    "Each thread owns a stretch of neighbouring columns, so the lanes of a warp lie far apart. Start at the thread's "
+    "index and step by the number of threads."
+)
+NARROW = "Literals such as `0.0` and `1.0` are float64 in a compiled kernel, and so is `l = 0`. Write `float32(0.0)`."
+
+KERNEL_SOFTMAX_ROW = Kernel(
+    id="kernel-softmax-row",
+    chapter=5,
+    section="5.11",
+    title="Softmax of a row by one block",
+    level="hard",
+    points=2,
+    checklist=(9,),
+    prompt="Write a kernel `softmax(x, y)`: the stable softmax of each row, by one block, in at most three passes over "
+    "the row.",
+    contract=ONE_BLOCK_A_ROW + ", at most $3Rn$ elements of `x` loaded in all. Shared memory and shuffles as you like.",
+    hints=(
+        "Thread t takes the columns t, t + 64, t + 128 and so on: a loop with a stride.",
+        "Reduce the maximum over the block first, then the sum of `exp(x - m)`, then write.",
+        "If both reductions use the same shared array, everybody must have read the maximum before the sum comes in.",
+    ),
+    reference=lessons.softmax_row,
+    accept=(lessons.online_softmax,),
+    cases=_kernel_rows,
+    counters=(*ROW_COUNTERS, _row_loads(3)),
+    mistakes=(
+        Mistake(
+            name="no-maximum",
+            answer=edited(lessons.softmax_row, ("m = max(s[0], s[1])", "m = float32(0.0)")),
+            message="Without the maximum `exp` overflows to infinity or every term becomes 0. Subtract the row "
+            "maximum.",
+            section="5.2",
+        ),
+        Mistake(
+            name="maximum-from-zero",
+            answer=edited(lessons.softmax_row, ("m = LOWEST", "m = float32(0.0)")),
+            message="A maximum that starts at 0 is wrong for a row of negative logits: their exponentials all vanish. "
+            "Start at the lowest float32.",
+        ),
+        Mistake(
+            name="scratch-reused-too-early",
+            answer=edited(lessons.softmax_row, ("s[1])\n    cuda.syncthreads()\n", "s[1])\n")),
+            message="A fast warp writes its sum over the maxima that a slow one has yet to read. A barrier belongs "
+            "between the two uses of the scratch array.",
+        ),
+        Mistake(
+            name="no-barrier-before-maximum",
+            answer=edited(lessons.softmax_row, ("    cuda.syncthreads()\n    m = max(s", "    m = max(s")),
+            message="The maxima of the other warps are read before they are written. A barrier belongs in between.",
+        ),
+        Mistake(
+            name="no-barrier-before-sum",
+            answer=edited(lessons.softmax_row, ("    cuda.syncthreads()\n    total = s", "    total = s")),
+            message="The sums of the other warps are read before they are written. A barrier belongs in between.",
+        ),
+        Mistake(
+            name="one-warp",
+            answer=edited(lessons.softmax_row, ("total = s[0] + s[1]", "total = s[t // 32]")),
+            message="Each warp divides by its own sum. The block has two warps, and the row one sum.",
+        ),
+        Mistake(
+            name="one-column-a-thread",
+            answer=edited(
+                lessons.softmax_row,
+                ("range(t, x.shape[1], ROW_THREADS)", "range(t, min(x.shape[1], ROW_THREADS), ROW_THREADS)"),
+                ("range(t, x.shape[1], ROW_THREADS)", "range(t, min(x.shape[1], ROW_THREADS), ROW_THREADS)"),
+                ("range(t, x.shape[1], ROW_THREADS)", "range(t, min(x.shape[1], ROW_THREADS), ROW_THREADS)"),
+            ),
+            message="Only the first 64 columns are looked at. A row may be longer than the block: loop with a stride.",
+        ),
+        Mistake(
+            name="no-guard",
+            answer=edited(
+                lessons.softmax_row,
+                ("range(t, x.shape[1], ROW_THREADS)", "range(t, x.shape[1] + t, ROW_THREADS)"),
+                ("range(t, x.shape[1], ROW_THREADS)", "range(t, x.shape[1] + t, ROW_THREADS)"),
+                ("range(t, x.shape[1], ROW_THREADS)", "range(t, x.shape[1] + t, ROW_THREADS)"),
+            ),
+            message="All threads take the same number of columns, so the last ones run past the end of the row. Stop "
+            "each at `x.shape[1]`.",
+        ),
+        Mistake(
+            name="uncoalesced",
+            answer=edited(
+                lessons.softmax_row,
+                *[
+                    (
+                        "range(t, x.shape[1], ROW_THREADS)",
+                        "range(t * ((x.shape[1] + 63) // 64), min(x.shape[1], (t + 1) * ((x.shape[1] + 63) // 64)))",
+                    )
+                ]
+                * 3,
+            ),
+            message=COLUMN_CHUNKS,
+        ),
+        Mistake(
+            name="float64",
+            answer=edited(lessons.softmax_row, ("total = float32(0.0)", "total = 0.0")),
+            message=NARROW,
+        ),
+    ),
+)
+
+KERNEL_ONLINE_SOFTMAX = Kernel(
+    id="kernel-online-softmax",
+    chapter=5,
+    section="5.11",
+    title="Online softmax by one block",
+    level="hard",
+    points=2,
+    checklist=(9, 17),
+    prompt="Write a kernel `softmax(x, y)` that reads each row twice: once for a state $(m, \\ell)$ a thread, merged "
+    "over the block, and once to write the result.",
+    contract=ONE_BLOCK_A_ROW + ", at most $2Rn$ elements of `x` loaded in all.",
+    hints=(
+        "A thread that has no column holds the empty state. Which finite maximum makes it harmless in a merge?",
+        "When a larger logit comes, multiply the sum so far by `exp(m_old - m_new)`; the same holds in a merge.",
+        "Merge the states in shared memory as a tree, with a barrier after every turn, outside the `if`.",
+    ),
+    reference=lessons.online_softmax,
+    cases=_kernel_rows,
+    counters=(*ROW_COUNTERS, _row_loads(2)),
+    mistakes=(
+        Mistake(
+            name="three-passes",
+            answer=lessons.softmax_row,
+            message="Maximum, sum and result are three passes. Keep the sum beside the maximum, and correct it when "
+            "the maximum grows.",
+        ),
+        Mistake(
+            name="no-rescaling",
+            answer=edited(lessons.online_softmax, ("l = l * math.exp(m - higher)", "l = l")),
+            message="When the maximum grows, what was summed before still refers to the old one. Rescale it.",
+        ),
+        Mistake(
+            name="rescaled-the-wrong-way",
+            answer=edited(lessons.online_softmax, ("math.exp(m - higher)", "math.exp(higher - m)")),
+            message="The factor is `exp` of old minus new maximum, which is at most 1. Yours is its inverse.",
+        ),
+        Mistake(
+            name="merge-without-rescaling",
+            answer=edited(
+                lessons.online_softmax,
+                ("sl[t] * math.exp(sm[t] - m) + sl[t + step] * math.exp(sm[t + step] - m)", "sl[t] + sl[t + step]"),
+            ),
+            message="The two sums of a merge refer to different maxima. Bring both to the common one.",
+        ),
+        Mistake(
+            name="empty-state-nan",
+            answer=edited(lessons.online_softmax, ("m, l = LOWEST", 'm, l = float32("-inf")')),
+            message="A state that starts at minus infinity gives infinity minus infinity, which is NaN, for an empty "
+            "thread or a masked logit. Start at the lowest finite float32.",
+        ),
+        Mistake(
+            name="no-barrier-before-merge",
+            answer=edited(lessons.online_softmax, ("    cuda.syncthreads()\n    step", "    step")),
+            message="States are merged before all of them are written. A barrier belongs between the two.",
+        ),
+        Mistake(
+            name="no-barrier-in-merge",
+            answer=edited(lessons.online_softmax, ("        cuda.syncthreads()\n        step", "        step")),
+            message="One turn of the tree reads what the turn before writes. A barrier belongs at the end of each "
+            "turn.",
+        ),
+        Mistake(
+            name="barrier-in-if",
+            answer=edited(
+                lessons.online_softmax, ("sm[t] = m\n        cuda", "sm[t] = m\n            cuda")
+            ),
+            message="Threads that merge nothing never come to the barrier inside the condition. Move it out of the "
+            "`if`.",
+        ),
+        Mistake(
+            name="uncoalesced",
+            answer=edited(
+                lessons.online_softmax,
+                *[
+                    (
+                        "range(t, x.shape[1], ROW_THREADS)",
+                        "range(t * ((x.shape[1] + 63) // 64), min(x.shape[1], (t + 1) * ((x.shape[1] + 63) // 64)))",
+                    )
+                ]
+                * 2,
+            ),
+            message=COLUMN_CHUNKS,
+        ),
+        Mistake(
+            name="float64",
+            answer=edited(lessons.online_softmax, ("LOWEST, float32(0.0)", "LOWEST, 0.0")),
+            message=NARROW,
+        ),
+    ),
+)
+
+ONLINE_KERNEL_LOADS = Number(
+    id="online-kernel-loads",
+    chapter=5,
+    section="5.11",
+    title="What an online kernel reads",
+    place="chapter",
+    checklist=(9,),
+    prompt="How many elements does the online kernel load from global memory in all, for 4 rows of 300 logits with 64 "
+    "threads a row?",
+    hints=("Which two loops read the row?", "A thread with no column left reads nothing."),
+    expected=2 * 4 * 300,
+    unit="element",
+    default_unit="element",
+    exact=True,
+    mistakes=(
+        Mistake(
+            name="three-passes",
+            answer=3 * 4 * 300,
+            message="That is maximum, sum and result apart. The state takes the first two in one pass.",
+        ),
+        Mistake(
+            name="one-pass",
+            answer=4 * 300,
+            message="One pass gives the state. The result needs every logit again, and the threads have not kept them.",
+        ),
+        Mistake(
+            name="whole-blocks",
+            answer=2 * 4 * 320,
+            message="You rounded the row up to whole turns of the block. Threads beyond the end read nothing.",
+        ),
+        Mistake(name="one-row", answer=2 * 300, message="That is one row. Each of them has a block of its own."),
+    ),
+)
+
+SCRATCH_BARRIER = Choice(
+    id="scratch-barrier",
+    chapter=5,
+    section="5.11",
+    title="Scratch memory used twice",
+    place="chapter",
+    checklist=(9,),
+    prompt="The three-pass kernel has a barrier **after** all threads have read the maxima from shared memory. What "
+    "goes wrong without it?",
+    hints=("Which line writes the same array next, and who may come there first?",),
+    options={
+        "a": Option(
+            "The maxima may not be written yet when they are read",
+            "The barrier before the read takes care of that. This one stands after it.",
+        ),
+        "b": Option(
+            "A fast warp writes its sum where a slow warp has yet to read a maximum",
+            "The write of the second reduction meets the read of the first. Two arrays would need no barrier here.",
+            True,
+        ),
+        "c": Option(
+            "The threads of one warp drift apart",
+            "They may, but shuffles bring a warp together again. The fault lies between warps.",
+        ),
+        "d": Option("Nothing, it only costs time", "Look at the next write to that array, and at who waits for whom."),
+    },
+)
+
+
 EXERCISES: tuple[Exercise, ...] = (
     SOFTMAX_STABLE,
     SOFTMAX_SHIFT,
@@ -1557,6 +1859,8 @@ EXERCISES: tuple[Exercise, ...] = (
     TOP_P,
     VOCAB_PARALLEL_TOP_K,
     ONLINE_MERGE,
+    KERNEL_SOFTMAX_ROW,
+    KERNEL_ONLINE_SOFTMAX,
     PREDICT_SHIFT,
     NORMALISER_SHAPE,
     PREDICT_OVERFLOW,
@@ -1568,4 +1872,6 @@ EXERCISES: tuple[Exercise, ...] = (
     UNIFORM_PERPLEXITY,
     NUCLEUS_SIZE,
     MERGED_SUM,
+    ONLINE_KERNEL_LOADS,
+    SCRATCH_BARRIER,
 )

@@ -4,11 +4,13 @@ Every height and every number in a caption is computed by ``labsupport.ops.softm
 a value of its own beyond the inputs it draws.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labsupport.figures import explore, show, style
+from labsupport.cuda.kernels import lessons
+from labsupport.cuda.simt import Phase, launch
+from labsupport.figures import explore, show, steps, style, svg
 from labsupport.figures.explorable import Explorable, Figure
 from labsupport.ops.softmax import (
     cross_entropy,
@@ -20,6 +22,9 @@ from labsupport.ops.softmax import (
     top_k,
     top_p,
 )
+
+if TYPE_CHECKING:
+    from labsupport.figures.widgets import Widget
 
 BLUE, ORANGE, GREEN, PURPLE, RED, GREY = style.PALETTE
 
@@ -290,4 +295,75 @@ def merge_by_split() -> Explorable:
         start={"cut": 3},
         labels={"cut": "logits in block a"},
         cut=list(range(ROW.size + 1)),
+    )
+
+
+#: Threads and columns of the block that is watched.
+WATCHED_THREADS, WATCHED_COLUMNS = 8, 16
+
+
+def _watched_row() -> tuple[list[Phase], np.ndarray]:
+    """The simulator's trace of one block that normalises one row, and the row."""
+    row = np.random.default_rng(5).integers(-3, 6, (1, WATCHED_COLUMNS)).astype(np.float32)
+    kernel = lessons.edited(lessons.online_softmax, *[("ROW_THREADS", str(WATCHED_THREADS))] * 5)
+    return launch(kernel, 1, WATCHED_THREADS, row, np.zeros_like(row), trace=True).trace, row
+
+
+def _merges(phase: Phase) -> list[tuple[int, int]]:
+    """Which state each thread merges into its own in a phase: pairs of (own place, the other's)."""
+    pairs = set()
+    for step in phase.steps:
+        if step.array == "shared0" and step.kind == "load" and step.index[0] != step.thread:
+            pairs.add((step.thread, step.index[0]))
+    return sorted(pairs)
+
+
+def _block_picture(phase: Phase, row: np.ndarray) -> str:
+    """The row, the two shared arrays and the merges of one phase."""
+    wide, narrow = 42, 21
+    touched: dict[str, dict[tuple[int, int], str]] = {name: {} for name in ("x", "y", "shared0", "shared1")}
+    for step in phase.steps:
+        colour = "orange" if step.kind == "store" else "blue"
+        place = (0, step.index[-1])
+        if touched[step.array].get(place) != "orange":
+            touched[step.array][place] = colour
+    m, l = phase.shared["shared0"], phase.shared["shared1"]
+    pieces = [
+        svg.cells(12, 34, [[f"{v:.0f}" for v in row[0]]], size=narrow, title="x, global", highlight=touched["x"]),
+        svg.cells(12, 108, [[f"{v:.0f}" for v in m]], size=30, width=wide, title="m, shared: maximum a thread",
+                  highlight=touched["shared0"], cols=[f"t{t}" for t in range(WATCHED_THREADS)]),
+        svg.cells(12, 216, [[f"{v:.2f}" for v in l]], size=30, width=wide, title="l, shared: sum a thread",
+                  highlight=touched["shared1"]),
+        svg.cells(12, 290, [[""] * WATCHED_COLUMNS], size=narrow, title="y, global", highlight=touched["y"]),
+    ]
+    for k, (own, other) in enumerate(_merges(phase) if phase.barrier_line else []):
+        y = 150 + 10 * (k % 4)
+        pieces.append(svg.arrow((12 + wide * (other + 0.5), 140), (12 + wide * (own + 0.5), 140),
+                                via=[(12 + wide * (other + 0.5), y + 6), (12 + wide * (own + 0.5), y + 6)]))
+    return svg.picture(360, 330, *pieces)
+
+
+def online_block() -> "Widget":
+    """One thread block computes an online softmax, barrier by barrier, from the simulator's trace."""
+    trace, row = _watched_row()
+    items = []
+    for number, phase in enumerate(trace, 1):
+        merges = _merges(phase)
+        if number == 1:
+            title = "Load"
+            text = f"Each thread reads every {WATCHED_THREADS}th column and writes its state (m, l)."
+        elif phase.barrier_line:
+            pairs = ", ".join(f"{other} into {own}" for own, other in merges)
+            title, text = f"Merge, step {number - 1}", f"States merge: {pairs}. The other threads wait."
+        else:
+            title = "Write"
+            text = f"Every thread reads the row's state, m = {phase.shared['shared0'][0]:.0f} and l = "
+            text += f"{phase.shared['shared1'][0]:.2f}, reads its columns again and writes the result."
+        if phase.barrier_line:
+            text += " Then the barrier."
+        items.append((f"{number} of {len(trace)}. {title}.", text, _block_picture(phase, row)))
+    return steps(
+        items,
+        alt="One block of eight threads computes the online softmax of a row of 16, from one barrier to the next.",
+        caption="Blue is read, orange is written. Three barriers of merging turn eight states into one.",
     )
