@@ -7,7 +7,7 @@ more than one block of scores.
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,13 @@ from labsupport.ops.gemm import CountedArray
 
 __all__ = [
     "AttentionTraffic",
+    "Saturation",
     "attention",
     "attention_backward",
     "causal_mask",
     "count_traffic",
     "flash_attention",
+    "saturation",
     "traffic",
 ]
 
@@ -114,10 +116,11 @@ def flash_attention(Q: Array, K: Array, V: Array, block: int | tuple[int, int], 
             k, v = K[..., j : j + columns, :], V[..., j : j + columns, :]
             scores = q @ k.swapaxes(-1, -2)
             if causal:
-                scores = np.where(_allowed(i, q.shape[-2], j, k.shape[-2], S_k - S_q), scores, -np.inf)
+                allowed = _allowed(i, q.shape[-2], j, k.shape[-2], S_k - S_q)
+                scores = np.where(allowed, scores, -np.inf)
             m_new = np.maximum(m, scores.max(axis=-1))
-            reference = np.where(np.isneginf(m_new), 0, m_new).astype(Q.dtype)  # −inf − (−inf) would be NaN
-            weights, rescale = np.exp(scores - reference[..., None]), np.exp(m - reference)
+            safe = np.where(np.isneginf(m_new), 0, m_new).astype(Q.dtype)  # never −inf − (−inf)
+            weights, rescale = np.exp(scores - safe[..., None]), np.exp(m - safe)
             total = total * rescale + weights.sum(axis=-1)
             accumulator = accumulator * rescale[..., None] + weights @ v
             m = m_new
@@ -209,6 +212,43 @@ def _one_block_of_queries(q: Array, K: CountedArray, V: CountedArray, columns: i
         accumulator = accumulator * rescale[:, None] + weights @ V[j : j + columns]
         m = m_new
     return accumulator / total[:, None]
+
+
+class Saturation(NamedTuple):
+    """Means over random queries: variance of a score, entropy in nats and largest weight of a row, gradient of a row.
+
+    ``gradient`` is the mean norm of the softmax's backward pass for a standard normal cotangent; ``dead`` is the
+    share of rows whose norm is below 0.01.
+    """
+
+    variance: float
+    entropy: float
+    largest: float
+    gradient: float
+    dead: float
+
+
+def saturation(D_h: int, scaled: bool = True, keys: int = 64, queries: int = 500, seed: int = 0) -> Saturation:
+    """Measure how peaked attention is at the start of training, with standard normal q and k of width ``D_h``.
+
+    Each query meets ``keys`` keys of its own. ``scaled`` divides scores by √D_h. Source: Vaswani et al. (2017),
+    section 3.2.1, footnote 4, measured.
+    """
+    if min(D_h, keys, queries) < 1:
+        raise ValueError(f"sizes must be at least 1, got D_h={D_h}, keys={keys}, queries={queries}")
+    rng = np.random.default_rng([seed, D_h])
+    rows = np.empty((queries, 4))
+    for i in range(queries):
+        q, k = rng.standard_normal(D_h), rng.standard_normal((keys, D_h))
+        z = k @ q / (math.sqrt(D_h) if scaled else 1.0)
+        e = np.exp(z - z.max())
+        p = e / e.sum()
+        dp = rng.standard_normal(keys)
+        gradient = p * (dp - dp @ p)
+        surprise = math.log(e.sum()) - p @ (z - z.max())  # entropy without a logarithm of 0
+        rows[i] = z @ z / keys, surprise, p.max(), np.linalg.norm(gradient)
+    variance, entropy, largest, gradient = (float(mean) for mean in rows.mean(axis=0))
+    return Saturation(variance, entropy, largest, gradient, float((rows[:, 3] < 0.01).mean()))
 
 
 def _block(block: int | tuple[int, int]) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from labsupport.ops.attention import (
     causal_mask,
     count_traffic,
     flash_attention,
+    saturation,
     traffic,
 )
 
@@ -136,3 +137,23 @@ def test_traffic_names_what_it_cannot_count():
         traffic(4, 4, 2, block=0)
     with pytest.raises(ValueError, match="at least 1"):
         traffic(0, 4, 2)
+
+
+@pytest.mark.parametrize("D_h", [16, 64, 256])
+def test_variance_of_a_score_is_the_width_and_the_scale_takes_it_out(D_h):
+    plain, scaled = saturation(D_h, scaled=False, queries=200), saturation(D_h, queries=200)
+    assert plain.variance == pytest.approx(D_h * scaled.variance, rel=1e-12)
+    assert scaled.variance == pytest.approx(1, rel=0.05)
+    assert plain.entropy < scaled.entropy < np.log(64)
+    assert plain.largest > scaled.largest > 1 / 64
+    assert plain.dead >= scaled.dead == 0
+
+
+def test_saturation_without_a_scale_grows_with_the_width():
+    measured = [saturation(D_h, scaled=False, queries=200) for D_h in (16, 64, 256, 1024)]
+    for name, rising in (("largest", True), ("dead", True), ("entropy", False), ("gradient", False)):
+        values = [getattr(m, name) for m in measured]
+        assert values == sorted(values, reverse=not rising)
+    assert saturation(1024, False, keys=1, queries=3).entropy == 0
+    with pytest.raises(ValueError, match="at least 1"):
+        saturation(0)
