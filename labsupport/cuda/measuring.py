@@ -1,0 +1,139 @@
+"""Measure kernels on a GPU: right first, then timed, with every baseline interleaved in the same run.
+
+Times are percentiles of single calls with a cold cache. Where there is no GPU the answer is
+``NoGPUError``; nothing here may return a figure that was not measured, nor store one of a wrong result.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labsupport.cuda.bench import Bench, CudaBench, Mismatch
+from labsupport.cuda.catalogue import RUNS, Run, find, source_hash
+from labsupport.cuda.device import NoGPUError, require_gpu, status
+from labsupport.cuda.records import FOLDER, VERSION, Record, save, validate
+
+__all__ = ["Mismatch", "NoGPUError", "interleave", "measure", "measure_run", "percentiles", "record_all"]
+
+WARM_UP = 3
+#: Seconds that the timed calls of one run may take together, and the fewest and most rounds of them.
+SECONDS = 4.0
+ROUNDS = (5, 60)
+SEED = 0
+#: Seconds in which everything is to be measured; what has not begun by then is left out and named.
+DEADLINE = 450.0
+
+
+def interleave(
+    calls: dict[str, Callable[[], Any]], milliseconds: Callable[[Callable[[], Any]], float], rounds: int
+) -> dict[str, list[float]]:
+    """Time every call once a round, each round beginning with the next one.
+
+    Kernel and baselines thus see the same clocks and temperatures, and none always follows the same other.
+    """
+    names = list(calls)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(rounds):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            times[name].append(milliseconds(calls[name]))
+    return times
+
+
+def percentiles(times: Sequence[float]) -> dict[str, float]:
+    """Return the 5th, 50th and 95th percentile of times in ms, and how many there are."""
+    p5, p50, p95 = np.percentile(np.asarray(times, np.float64), [5, 50, 95])
+    return {"p5": float(p5), "p50": float(p50), "p95": float(p95), "runs": len(times)}
+
+
+def rounds_for(once: float) -> int:
+    """Return how many rounds of ``once`` milliseconds fit into ``SECONDS``, within ``ROUNDS``."""
+    return int(np.clip(1e3 * SECONDS / max(once, 1e-6), *ROUNDS))
+
+
+def measure_run(run: Run, bench: Bench, ceilings: dict[str, Any], now: Callable[[], datetime] | None = None) -> Record:
+    """Check ``run`` against float64, time it with its baselines, and return the record.
+
+    Raises:
+        Mismatch: the result misses the truth; nothing was timed.
+    """
+    prepared = bench.prepare(run, SEED)
+    largest, share = prepared.check()
+    for _ in range(WARM_UP):
+        for call in prepared.calls.values():
+            call()
+    bench.finish()
+    once = sum(bench.milliseconds(call) for call in prepared.calls.values())
+    times = interleave(prepared.calls, bench.milliseconds, rounds_for(once))
+    moment = (now or (lambda: datetime.now(UTC)))()
+    return validate(
+        {
+            "version": VERSION,
+            "kernel": run.name,
+            "date": moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "source_hash": source_hash(run),
+            "device": bench.device(),
+            "versions": bench.versions(),
+            "shape": dict(run.shape),
+            "dtype": run.dtype,
+            "precision": run.precision,
+            "tile": prepared.tile(),
+            "seed": SEED,
+            "error": {"largest": largest, "share_of_bound": share},
+            "times_ms": {name: percentiles(values) for name, values in times.items()},
+            "ceilings": ceilings,
+        },
+        f"the new run of {run.name}",
+    )
+
+
+def measure(kernel: str) -> Record:
+    """Measure one kernel of the catalogue on this machine's GPU and return its record, without storing it.
+
+    Raises:
+        NoGPUError: there is no usable CUDA GPU; the message says what is missing and what to do instead.
+        ValueError: no kernel has that name.
+    """
+    run = find(kernel)
+    instead = f"check({kernel!r}) judges it on this CPU, and recorded({kernel!r}) shows the run that is stored."
+    require_gpu(f"measure({kernel!r})", instead, run.family)
+    bench = CudaBench()
+    return measure_run(run, bench, bench.ceilings())
+
+
+def record_all(
+    runs: Iterable[Run] = RUNS,
+    bench: Bench | None = None,
+    folder: Path = FOLDER,
+    progress: Callable[[str], None] = print,
+    clock: Callable[[], float] = time.monotonic,
+) -> tuple[list[str], dict[str, str]]:
+    """Measure ``runs`` and store each as soon as it is done.
+
+    Returns:
+        The names that were stored, and for the others the reason: a wrong result, a fault, or no time left.
+    """
+    began = clock()
+    stored: list[str] = []
+    failed: dict[str, str] = {}
+    bench = CudaBench() if bench is None else bench
+    ceilings = bench.ceilings()
+    # A GPU may be usable for one family of kernels only, where the other's compiler is missing.
+    lacking = {family: str(status(family)) for family in ("simt", "triton") if not status(family)}
+    for run in runs:
+        if run.family in lacking and isinstance(bench, CudaBench):
+            failed[run.name] = lacking[run.family]
+        elif clock() - began > DEADLINE:
+            failed[run.name] = f"not begun: {DEADLINE:.0f} s were over"
+        else:
+            try:
+                save(measure_run(run, bench, ceilings), folder)
+                stored.append(run.name)
+            except Exception as error:  # one run's fault must not cost the others
+                failed[run.name] = f"{type(error).__name__}: {error}"
+        progress(run.name)
+    return stored, failed

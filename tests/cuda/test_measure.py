@@ -1,0 +1,344 @@
+"""Measuring without a GPU: order, statistics and refusals with a clock of the test's own; no run is pretended."""
+
+import json
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from labsupport.cuda import measuring, records
+from labsupport.cuda.bench import Bench, Mismatch, Prepared, compare, launch_of, simt_arguments
+from labsupport.cuda.catalogue import RUNS, Target, find, source_hash
+from labsupport.cuda.device import NoGPUError, status
+from labsupport.cuda.showing import NOT_YET, Recorded, record_table, recorded, target_table
+
+DEVICE = {
+    "name": "Test device",
+    "capability": "9.0",
+    "memory_bytes": 1 << 30,
+    "multiprocessors": 1,
+    "driver": "0",
+    "clocks": {"sm_mhz": 1.0, "memory_mhz": None, "sm_max_mhz": 1.0, "power_limit_w": None},
+}
+CEILINGS = {"copy_bytes_per_s": 4e12, "gemm_flop_per_s": {"bfloat16": 7e14}}
+MOMENT = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+class FakeBench(Bench):
+    """Calls that only say their name, each of a known length."""
+
+    def __init__(self, lengths=None, error=(1e-3, 0.5), fault=None):
+        self.lengths, self.error, self.fault, self.log = lengths or {}, error, fault, []
+
+    def prepare(self, run, seed):
+        def check():
+            self.log.append("check")
+            if self.fault == run.name:
+                raise Mismatch(f"{run.name} misses float64")
+            return self.error
+
+        calls = {name: lambda n=name: self.log.append(n) or n for name in ("kernel", *run.baselines)}
+        return Prepared(calls, check, lambda: {"BM": 1})
+
+    def milliseconds(self, call):
+        length = self.lengths.get(call(), 1.0)
+        return next(length) if hasattr(length, "__next__") else length
+
+    def finish(self):
+        self.log.append("finish")
+
+    def ceilings(self):
+        return CEILINGS
+
+    def device(self):
+        return DEVICE
+
+    def versions(self):
+        return {"torch": "0"}
+
+
+def made(name="triton-softmax", **lengths):
+    return measuring.measure_run(find(name), FakeBench(lengths), CEILINGS, lambda: MOMENT)
+
+
+# -- order and statistics -------------------------------------------------------------------
+
+
+def test_baselines_are_interleaved_and_take_turns_at_being_first():
+    order = []
+    calls = {name: (lambda n=name: n) for name in "abc"}
+    times = measuring.interleave(calls, lambda call: float(order.append(call()) or len(order)), 4)
+    assert "".join(order) == "abcbcacababc"
+    assert times == {"a": [1, 6, 8, 10], "b": [2, 4, 9, 11], "c": [3, 5, 7, 12]}
+
+
+def test_percentiles():
+    assert measuring.percentiles(range(101)) == {"p5": 5.0, "p50": 50.0, "p95": 95.0, "runs": 101}
+
+
+@pytest.mark.parametrize(("once", "rounds"), [(1e4, 5), (100.0, 40), (1e-9, 60)])
+def test_slow_runs_have_fewer_rounds(once, rounds):
+    assert measuring.rounds_for(once) == rounds
+
+
+def test_the_result_is_checked_before_anything_is_timed_and_the_device_warmed_up():
+    bench = FakeBench()
+    measuring.measure_run(find("triton-softmax"), bench, CEILINGS)
+    warm = ["kernel", "eager", "compiled"] * measuring.WARM_UP
+    assert bench.log[: len(warm) + 2] == ["check", *warm, "finish"]
+    assert set(bench.log[len(warm) + 2 :]) == {"kernel", "eager", "compiled"}
+
+
+def test_a_wrong_result_is_not_timed():
+    bench = FakeBench(fault="triton-softmax")
+    with pytest.raises(Mismatch):
+        measuring.measure_run(find("triton-softmax"), bench, CEILINGS)
+    assert bench.log == ["check"]
+
+
+# -- records --------------------------------------------------------------------------------
+
+
+def test_derived_figures_follow_from_times_and_shape():
+    record = made("triton-matmul-bf16", kernel=2.0, **{"torch.matmul": 1.5})
+    assert record.flop_per_s == pytest.approx(2 * 8192**3 / 2e-3)
+    assert record.share("torch.matmul") == 0.75
+    assert not record.meets(Target("torch.matmul", 0.85)) and record.meets(Target("torch.matmul", 0.75))
+    record = made("triton-softmax", kernel=1.0)
+    assert record.run.traffic == 2 * 2 * 2**29
+    assert record.share("copy") == pytest.approx(2 * 2 * 2**29 / 1e-3 / 4e12)
+    stored = json.dumps(record.data)
+    assert not any(word in stored for word in ('share"', "tflop", "per_second", "speedup"))
+
+
+def test_a_record_is_stale_when_source_or_shape_changed():
+    record = made()
+    assert record.stale is None and record.badge == "Test device, 2030-01-02"
+    old = records.Record({**record.data, "source_hash": "0" * 16})
+    assert "source changed" in old.stale and "stale" in old.badge
+    assert "another shape" in records.Record({**record.data, "shape": {"rows": 1, "columns": 1}}).stale
+
+
+def test_the_hash_is_that_of_the_sources(monkeypatch, tmp_path):
+    from labsupport.cuda import catalogue
+
+    run = find("triton-softmax")
+    (tmp_path / "kernels").mkdir()
+    for name in run.sources:
+        (tmp_path / name).write_text(
+            (catalogue.HERE / name).read_text(encoding="utf-8"), encoding="utf-8", newline="\r\n"
+        )
+    before = source_hash(run)
+    monkeypatch.setattr(catalogue, "HERE", tmp_path)
+    assert source_hash(run) == before
+    with open(tmp_path / run.sources[0], "a", encoding="utf-8") as file:
+        file.write("\n# changed")
+    assert source_hash(run) != before
+
+
+def test_records_are_stored_and_read_again(tmp_path):
+    record = made()
+    path = records.save(record, tmp_path)
+    assert records.load("triton-softmax", tmp_path) == record
+    assert records.load_all(tmp_path) == {"triton-softmax": record}
+    assert records.load("triton-layer-norm", tmp_path) is None
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+MALFORMED = {
+    "malformed at error.share_of_bound": {"error": {"largest": 1.0, "share_of_bound": 1.5}},
+    "malformed at date": {"date": "yesterday"},
+    "malformed at its top level": {"speed": 3.0},
+    "malformed at times_ms: the baseline 'eager' of triton-softmax is missing": {"times_ms": None},
+    "malformed at times_ms.kernel: p5, p50 and p95 are not in order": {"times_ms": "unordered"},
+    "malformed at kernel: no kernel is called 'nothing'": {"kernel": "nothing"},
+    "malformed at device": {"device": {"name": "x"}},
+}
+
+
+@pytest.mark.parametrize("sentence", MALFORMED)
+def test_a_malformed_record_is_a_clear_error(tmp_path, sentence):
+    data = json.loads(json.dumps(made().data))
+    change = MALFORMED[sentence]
+    if change.get("times_ms", "") is None:
+        change = {"times_ms": {"kernel": data["times_ms"]["kernel"], "compiled": data["times_ms"]["compiled"]}}
+    elif "times_ms" in change:
+        data["times_ms"]["kernel"]["p5"] = 99.0
+        change = {}
+    (tmp_path / "triton-softmax.json").write_text(json.dumps({**data, **change}), encoding="utf-8")
+    with pytest.raises(
+        records.RecordError, match=f"triton-softmax.json is malformed.*{sentence.removeprefix('malformed')}"
+    ):
+        records.load("triton-softmax", tmp_path)
+
+
+def test_no_json_and_strange_files_are_named(tmp_path):
+    (tmp_path / "triton-softmax.json").write_text("{", encoding="utf-8")
+    with pytest.raises(records.RecordError, match=r"triton-softmax\.json is no JSON"):
+        records.load("triton-softmax", tmp_path)
+    (tmp_path / "mine.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(records.RecordError, match=r"mine\.json belongs to no kernel"):
+        records.load_all(tmp_path)
+
+
+def test_every_stored_record_is_valid():
+    for record in records.load_all().values():
+        assert record.data["device"]["name"] != DEVICE["name"]
+
+
+# -- recording everything -------------------------------------------------------------------
+
+
+def test_partial_results_are_kept(tmp_path):
+    runs = [find(n) for n in ("triton-softmax", "triton-layer-norm", "triton-rms-norm", "triton-flash")]
+    ticks = iter([0.0, 1.0, 2.0, 3.0, measuring.DEADLINE + 1])
+    told = []
+    stored, failed = measuring.record_all(
+        runs, FakeBench(fault="triton-layer-norm"), tmp_path, told.append, lambda: next(ticks)
+    )
+    assert stored == ["triton-softmax", "triton-rms-norm"]
+    assert "misses float64" in failed["triton-layer-norm"] and "not begun" in failed["triton-flash"]
+    assert told == [run.name for run in runs]
+    assert set(records.load_all(tmp_path)) == set(stored)
+
+
+@pytest.mark.skipif(bool(status()), reason="this machine has a GPU")
+def test_without_a_gpu_nothing_is_measured_and_the_reason_is_said(capsys):
+    from labsupport.cuda.__main__ import main
+
+    with pytest.raises(
+        NoGPUError, match=r"measure.'triton-softmax'. needs a CUDA GPU.*Nothing was measured.*recorded\("
+    ):
+        measuring.measure("triton-softmax")
+    assert main(["record"]) == 2
+    told = capsys.readouterr().err
+    assert "make record needs a CUDA GPU" in told and "Nothing was measured" in told
+    assert main(["record", "triton-nothing"]) == 2
+    assert "no kernel is called 'triton-nothing'" in capsys.readouterr().err
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not status(), reason=str(status()))
+def test_measure_on_this_gpu():
+    record = measuring.measure("triton-softmax")
+    assert record.share("copy") > 0.1
+
+
+def test_the_verbs_load_when_used():
+    import labsupport.cuda as cuda
+
+    assert cuda.measure is measuring.measure and cuda.recorded is recorded
+    with pytest.raises(AttributeError, match="it offers NoGPUError, check, measure, recorded"):
+        cuda.guess
+
+
+# -- what is missing ------------------------------------------------------------------------
+
+
+def test_status_names_each_missing_part(monkeypatch):
+    from labsupport.cuda import device
+
+    monkeypatch.setattr(device, "_driver", lambda: ["no driver"])
+    monkeypatch.setattr(device, "_torch", lambda: ["no torch"])
+    monkeypatch.setattr(device.sys, "platform", "win32")
+    found = device.status("triton")
+    assert not found and found.missing[:2] == ("no driver", "no torch") and "Linux only" in found.missing[2]
+    monkeypatch.setattr(device, "_numba", lambda: ["no numba"])
+    assert device.status("simt").missing == ("no driver", "no torch")
+    monkeypatch.setattr(device, "_driver", list)
+    monkeypatch.setattr(device, "_torch", list)
+    assert device.status("simt").missing == ("no numba",)
+    monkeypatch.setattr(device, "_numba", list)
+    assert device.status("simt") and str(device.status("simt")) == "a CUDA GPU is usable"
+
+
+def test_an_interpreting_process_cannot_measure(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert "TRITON_INTERPRET" in str(status("triton")) or "Linux only" in str(status("triton"))
+
+
+# -- what is shown --------------------------------------------------------------------------
+
+
+def test_shown_with_badge_or_not_yet_measured():
+    assert NOT_YET in str(Recorded(find("triton-softmax"), None))
+    shown = Recorded(find("triton-softmax"), made(kernel=1.0))
+    assert "Test device, 2030-01-02" in str(shown) and "1.000 ms" in str(shown)
+    assert "Test device, 2030-01-02" in shown._repr_html_()
+    with pytest.raises(ValueError, match="no kernel is called 'x'; there are triton-matmul-bf16"):
+        recorded("x")
+
+
+def test_tables_say_what_was_not_measured_and_count_an_h200_only():
+    empty = record_table({})
+    assert empty.count(NOT_YET) == len(RUNS)
+    assert target_table({}).count(NOT_YET) == sum(len(run.targets) for run in RUNS)
+    record = made("triton-matmul-bf16", kernel=1.0, **{"torch.matmul": 0.9})
+    assert "90% of torch.matmul" in record_table({"triton-matmul-bf16": record})
+    assert "met" not in target_table({"triton-matmul-bf16": record}).replace("met)", "")
+    on_it = records.Record({**record.data, "device": {**DEVICE, "name": "NVIDIA H200"}})
+    assert "0.90, met (NVIDIA H200, 2030-01-02)" in target_table({"triton-matmul-bf16": on_it})
+
+
+# -- the real preparation, small and on the CPU ----------------------------------------------
+
+SMALL = {
+    "register": {"M": 20, "N": 18, "K": 9},  # one block of the simulator is 256 threads
+    "matmul": {"M": 40, "N": 36, "K": 20},
+    "transpose": {"rows": 40, "columns": 35},
+    "add": {"N": 300},
+    "sum": {"N": 300},
+    "softmax": {"rows": 3, "columns": 200},
+    "layer_norm": {"rows": 3, "columns": 200},
+}
+
+
+@pytest.mark.parametrize("name", [run.name for run in RUNS if run.family == "simt"])
+def test_the_ladder_is_launched_rightly(name):
+    """The launch that numba-cuda makes on a GPU, made by the simulator; the comparison is the same."""
+    from dataclasses import replace
+
+    import torch
+
+    from labsupport.cuda.bench import _inputs
+    from labsupport.cuda.simt import launch
+
+    run = find(name)
+    run = replace(run, shape=SMALL[run.rung] if run.rung in SMALL else SMALL[run.operation])
+    inputs = _inputs(run, torch.Generator().manual_seed(0), "cpu")
+    kernel, grid, block = launch_of(run)
+    arguments, out = simt_arguments(run, inputs)
+    launch(kernel, grid, block, *(a.numpy() if hasattr(a, "numpy") else a for a in arguments))
+    _, share = compare(run, inputs, lambda: out)
+    assert share <= 1
+    with pytest.raises(Mismatch, match="times what rounding explains"):
+        compare(run, inputs, lambda: out * 1.01)
+
+
+@pytest.mark.skipif(not str(status()).find("Linux only") < 0, reason="Triton is made for Linux only")
+def test_triton_runs_are_prepared_and_compared():
+    from pathlib import Path
+
+    from labsupport.cuda.triton_interpreter import Interpreter
+
+    calls = f"{Path(__file__).with_name('triton_calls.py')}:"
+    with Interpreter() as interpreter:
+        for run in RUNS:
+            if run.family == "triton":
+                largest, share, names, tile = interpreter.call(calls + "prepared", run.name)
+                assert 0 <= share <= 1 and np.isfinite(largest), run.name
+                assert names == "kernel " + " ".join(run.baselines) and "num_warps" in tile
+
+
+def test_numba_kernels_keep_their_code_and_change_their_cuda():
+    cuda = pytest.importorskip("numba.cuda")
+    from labsupport.cuda.kernels import ladder
+    from labsupport.cuda.numba_kernels import plain
+
+    over = plain(ladder.softmax_row)
+    assert over.__code__ is ladder.softmax_row.__code__ and over.__globals__["cuda"] is cuda
+    assert (
+        over.__globals__["block_max"].py_func.__globals__["warp_max"].py_func.__code__
+        is ladder.warp_max.py_func.__code__
+    )
+    assert ladder.softmax_row.__globals__["cuda"] is not cuda
