@@ -36,6 +36,7 @@ PARTS = (
             "book/operator-checklist",
             "book/self-check",
             "book/kernels",
+            "book/measured-runs",
             "book/glossary",
             "book/references",
             "book/errata",

@@ -342,3 +342,12 @@ def test_numba_kernels_keep_their_code_and_change_their_cuda():
         is ladder.warp_max.py_func.__code__
     )
     assert ladder.softmax_row.__globals__["cuda"] is not cuda
+
+
+def test_the_page_shows_the_stored_runs():
+    from labsupport.cuda.__main__ import PAGE, filled
+
+    text = PAGE.read_text(encoding="utf-8")
+    assert filled(text) == text, "run `python -m labsupport.cuda page`"
+    with pytest.raises(ValueError, match="must hold the marks of the table 'targets' once"):
+        filled("# no marks")
