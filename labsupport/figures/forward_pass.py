@@ -203,7 +203,14 @@ def lm_head_column() -> Explorable:
                 title="U  (d, V) = (2, 7)",
                 highlight={(0, j): "blue", (1, j): "orange"},
             ),
-            svg.cells(106, 160, [[f"{v:.1f}" for v in z]], size=34, font=12, highlight={(0, j): "green"}),
+            svg.cells(
+                106,
+                160,
+                [[f"{v:.1f}" if i == j else "" for i, v in enumerate(z)]],
+                size=34,
+                font=12,
+                highlight={(0, j): "green"},
+            ),
             svg.text(84, 177, "z", bold=True),
             svg.text(180, 216, f"{H[0]:.0f} · ({U[0, j]:.1f}) + {H[1]:.0f} · ({U[1, j]:.1f}) = {z[j]:.1f}", size=15),
         )
