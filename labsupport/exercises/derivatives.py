@@ -215,6 +215,7 @@ check_square = Several(
     title="Question 1: a rate and a rise",
     prompt="$f(x) = x^2$ at $x = 5$. Answer `slope`, the derivative, and `rise`, by about how much $y$ grows when $x$ "
     "grows by 0.01.",
+    contract="A tuple `(slope, rise)`, or a dict with these two names.",
     hints=("The derivative of $x^2$ is $2x$.", "Rise is about slope times step."),
     checklist=(11,),
     parts={
@@ -292,6 +293,7 @@ check_step = Several(
     title="Question 4: a whole step",
     prompt="$w = 2$, $x = 3$, $t = 12$, $L = (wx - t)^2$. Answer `loss`, `slope` ($\\partial L/\\partial w$) and "
     "`weight`, the new weight after a step with $\\eta = 0.05$.",
+    contract="A tuple `(loss, slope, weight)`, or a dict with these three names.",
     hints=(
         "With $u = wx - t$: $L = u^2$, so the slope is $2u \\cdot x$.",
         "New weight: $w$ minus $\\eta$ times the slope.",
@@ -929,7 +931,10 @@ explain_training_memory = Written(
     prompt="In three to six sentences: a model runs on a small board and cannot be trained on it. Say what "
     "training holds in "
     "memory that inference does not, and what grows with depth and with the number of tokens.",
-    hints=("Go through a step: forward, backward, update. What must exist at the same time?",),
+    hints=(
+        "Go through a step: forward, backward, update. What must exist at the same time?",
+        "Which of these tensors has one entry a parameter, and which one entry a token and layer?",
+    ),
     rubric=(
         "names the gradient, as large as the parameters",
         "names the optimizer's state (two numbers a parameter for Adam)",

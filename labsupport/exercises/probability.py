@@ -62,7 +62,7 @@ token_sequence = Number(
     checklist=(8,),
     prompt="The model gives the three tokens the conditional probabilities 0.5, 0.2 and 0.1. What is the probability "
     "of the sequence?",
-    hints=("The chain rule: a product, one factor for each token.",),
+    hints=("Which rule puts a sequence together from its conditionals?", "A product, one factor for each token."),
     expected=0.5 * 0.2 * 0.1,
     mistakes=(
         Mistake(
@@ -88,7 +88,7 @@ zero_covariance = Choice(
     place="chapter",
     checklist=(8,),
     prompt="$X$ is uniform on $(-1, 1)$ and $Y = X^2$. Are they correlated, and are they independent?",
-    hints=("What is $E[X^3]$?", "If you know $X$, what do you know of $Y$?"),
+    hints=("What is $\\mathbb{E}[X^3]$?", "If you know $X$, what do you know of $Y$?"),
     options={
         "a": Option("correlated and dependent", "The rise on the right is cancelled by the fall on the left."),
         "b": Option("uncorrelated, hence independent", "The implication runs from independent to uncorrelated only."),
@@ -148,7 +148,7 @@ mean_of_means = Number(
     place="chapter",
     checklist=(8,),
     prompt="Ten losses lie in batches of 4, 4 and 2 with means 1.0, 2.0 and 6.0. What is the mean over all ten?",
-    hints=("Which sum does each batch have?",),
+    hints=("Which sum does each batch have?", "Add the sums, then divide by ten."),
     expected=float(np.average([1.0, 2.0, 6.0], weights=[4, 4, 2])),
     mistakes=(
         Mistake(
@@ -231,7 +231,7 @@ product_underflow = Choice(
     place="chapter",
     checklist=(10, 15),
     prompt="1000 tokens, each with probability 0.1. What does their product give in float32?",
-    hints=("Float32 reaches down to about $10^{-45}$.",),
+    hints=("The product is $10^{-1000}$. Is there such a float32?", "Float32 reaches down to about $10^{-45}$."),
     options={
         "a": Option("about $10^{-1000}$", "No float32 is that small."),
         "b": Option("0.0", "The product underflows long before the end of the text, and stays there.", True),
@@ -355,7 +355,7 @@ gradient_noise_batch = Number(
 dropout_variance = Formula(
     id="dropout-variance",
     chapter=4,
-    section="4.1",
+    section="4.6",
     title="The variance that dropout adds",
     checklist=(8,),
     level="medium",
@@ -636,7 +636,7 @@ bernoulli_nll = Formula(
     prompt="$k$ of $n$ independent Bernoulli draws were 1. Write their negative log-likelihood, in nats, as `nll(p, "
     "k, n)`.",
     contract="$0 < p < 1$. The order of the draws is known, so no binomial coefficient.",
-    hints=("Each 1 contributes $-\\log p$. What does each 0 contribute?",),
+    hints=("Each 1 contributes $-\\log p$. What does each 0 contribute?", "Contributions of independent draws add."),
     oracle=lambda p, k, n: -(k * math.log(p) + (n - k) * math.log(1 - p)),
     sample=lambda rng: (float(rng.uniform(0.05, 0.95)), int(rng.integers(1, 20)), int(rng.integers(20, 40))),
     mistakes=(
@@ -700,19 +700,49 @@ underflow_tokens = Number(
 )
 
 
+def _running(p: np.ndarray, u: np.ndarray) -> np.ndarray:
+    return (u[:, None] >= np.cumsum(p, axis=1, dtype=np.float64)).sum(axis=1)
+
+
 def _sample(p: np.ndarray, u: np.ndarray) -> np.ndarray:
-    return np.searchsorted(np.cumsum(p), u, side="right")
+    """One category a row of ``p`` (B, V), from one uniform number a row, ``u`` (B,)."""
+    last = p.shape[1] - 1 - np.argmax(p[:, ::-1] > 0, axis=1)
+    return np.minimum(_running(p, u), last)
+
+
+def _sample_row_by_row(p: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """The same by a binary search in each row."""
+    found = [np.searchsorted(np.cumsum(row, dtype=np.float64), x, side="right") for row, x in zip(p, u, strict=True)]
+    return np.array([min(k, np.flatnonzero(row)[-1]) for k, row in zip(found, p, strict=True)])
+
+
+def _sample_on_the_edge(p: np.ndarray, u: np.ndarray) -> np.ndarray:
+    return (u[:, None] > np.cumsum(p, axis=1, dtype=np.float64)).sum(axis=1)
+
+
+def _sample_in_a_narrow_sum(p: np.ndarray, u: np.ndarray) -> np.ndarray:
+    found = (u[:, None] >= np.cumsum(p, axis=1)).sum(axis=1)
+    return np.minimum(found, p.shape[1] - 1 - np.argmax(p[:, ::-1] > 0, axis=1))
 
 
 def _sampling_cases(rng: np.random.Generator) -> list[Case]:
     quarter = np.array([0.25, 0.5, 0.25])
+    tenths = np.full((1, 10), 0.1)
+    below_one = np.array([np.nextafter(1.0, 0.0)])
+    even = np.full((3, 50_000), 1 / 50_000, dtype=np.float32)
+    rows = np.array([[0.5, 0.25, 0.25], [0.125, 0.25, 0.625]])
     return [
-        Case(args=(np.array([0.5, 0.25, 0.25]), np.array([0.1, 0.6, 0.9])), label="3 categories"),
-        Case(args=(quarter, np.array([0.0, 0.25, 0.5, 0.75, 0.875])), label="u on the edges"),
-        Case(args=(np.array([0.0, 0.5, 0.0, 0.5]), np.array([0.0, 0.5, 0.75])), label="categories of probability 0"),
-        Case(args=(np.array([1.0]), rng.random(4)), label="one category"),
-        Case(args=(rng.dirichlet(np.ones(6)), 0.999 * rng.random(40)), label="6 categories, drawn"),
-        Case(args=(rng.dirichlet(np.ones(50)), 0.999 * rng.random(60)), label="50 categories, drawn"),
+        Case(args=(rows, np.array([0.6, 0.1])), label="2 rows of 3 categories"),
+        Case(args=(np.tile(quarter, (5, 1)), np.array([0.0, 0.25, 0.5, 0.75, 0.875])), label="u on the edges"),
+        Case(
+            args=(np.tile([0.0, 0.5, 0.0, 0.5], (3, 1)), np.array([0.0, 0.5, 0.75])),
+            label="categories of probability 0",
+        ),
+        Case(args=(np.ones((4, 1)), rng.random(4)), label="one category"),
+        Case(args=(rng.dirichlet(np.ones(6), 40), 0.999 * rng.random(40)), label="40 rows of 6, drawn"),
+        Case(args=(tenths, below_one), label="rounding leaves u at the last sum"),
+        Case(args=(np.pad(tenths, ((0, 0), (0, 2))), below_one), label="the same, with two zeros at the end"),
+        Case(args=(even, np.array([0.3, 0.7, 0.9])), label="float32, 50,000 categories"),
     ]
 
 
@@ -724,45 +754,61 @@ sample_categorical = Function(
     checklist=(8,),
     level="hard",
     points=2,
-    prompt="Write `sample(p, u)`: for each uniform number in `u` the category that inverse-transform sampling gives, "
-    "the smallest $k$ with $u < p_0 + \\dots + p_k$.",
-    contract="`p`: float64 (V,), sums to 1; `u`: float64 (n,), below the sum of `p`. Returns integers of shape (n,). "
-    "A category of probability 0 is never returned.",
+    prompt="Write `sample(p, u)`: for each row of `p` one category by the sampler of section 4.1, the smallest $k$ with "
+    "$u < p_0 + \\dots + p_k$, where $u$ is the uniform number of that row.",
+    contract="`p`: float32 or float64 (B, V), not negative, each row sums to 1 up to rounding; `u`: float64 (B,) in "
+    "$[0, 1)$. Add up in float64. Where rounding leaves $u$ at or above the last sum: the last category of positive "
+    "probability. Returns integers of shape (B,).",
     hints=(
-        "`np.cumsum(p)` gives all the sums at once.",
-        "Strictly smaller: what should $u$ exactly on an edge give?",
-        "`np.searchsorted` has an argument `side`.",
+        "`np.cumsum` has the arguments `axis` and `dtype`.",
+        "The answer is the number of sums that $u$ has reached: compare a column with rows and count.",
+        "Then bound it: which index has the last positive entry of a row?",
     ),
     oracle=_sample,
     cases=_sampling_cases,
     mistakes=(
         Mistake(
             name="edge",
-            answer=lambda p, u: np.searchsorted(np.cumsum(p), u, side="left"),
+            answer=_sample_on_the_edge,
             message="On an edge you return the category that ends there. The sum must be strictly larger than $u$.",
         ),
         Mistake(
             name="no-cumsum",
-            answer=lambda p, u: np.array([int(np.argmax(x < p)) for x in u]),
+            answer=lambda p, u: np.argmax(u[:, None] < p, axis=1),
             message="You compared $u$ with the probabilities themselves. Compare it with their running sums.",
         ),
         Mistake(
             name="greedy",
-            answer=lambda p, u: np.full(u.shape, int(p.argmax())),
+            answer=lambda p, u: p.argmax(axis=1),
             message="You always return the most probable category: that is greedy decoding, not sampling.",
         ),
         Mistake(
-            name="one-too-far",
-            answer=lambda p, u: np.minimum(_sample(p, u) + 1, len(p) - 1),
-            message="You are one category too far: the first sum that exceeds $u$ is the one.",
-        ),
-        Mistake(
             name="uniform",
-            answer=lambda p, u: (u * len(p)).astype(np.int64),
+            answer=lambda p, u: (u * p.shape[1]).astype(np.int64),
             message="That makes all categories equally likely; `p` plays no part.",
         ),
+        Mistake(
+            name="first-row",
+            answer=lambda p, u: _sample(np.broadcast_to(p[:1], p.shape), u),
+            message="You used the first row for all. Each row is a distribution of its own.",
+        ),
+        Mistake(
+            name="unbounded",
+            answer=_running,
+            message="Where rounding leaves $u$ at the last sum, you return an index past the end.",
+        ),
+        Mistake(
+            name="last-index",
+            answer=lambda p, u: np.minimum(_running(p, u), p.shape[1] - 1),
+            message="You bounded the index by the last category, which may have probability 0.",
+        ),
+        Mistake(
+            name="narrow-sum",
+            answer=_sample_in_a_narrow_sum,
+            message="You added 50,000 float32 numbers in float32: the sums drift. Add up in float64.",
+        ),
     ),
-    accept=(lambda p, u: (u[:, None] >= np.cumsum(p)).sum(axis=1),),
+    accept=(_sample_row_by_row,),
 )
 
 explain_iid = Written(

@@ -466,7 +466,7 @@ EXERCISES: tuple[Exercise, ...] = (
         "function `f(H, V, itemsize)`, in FLOP/B.",
         hints=(
             "Divide numerator and denominator by the number of tokens.",
-            "What remains in the denominator is $e(H+V)$.",
+            "Which of the three terms of the denominator does not grow with the tokens?",
         ),
         oracle=lambda H, V, itemsize: 2 * H * V / (itemsize * (H + V)),
         sample=lambda rng: (
