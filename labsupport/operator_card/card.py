@@ -20,10 +20,10 @@ QUESTIONS: tuple[str, ...] = (
     "How many FLOPs does it take, and how many bytes must it move at least?",
     "What is broadcast, transposed or read with a stride?",
     "Which steps need a wider accumulator?",
-    "Can an exponential overflow, a divisor be 0, digits cancel, or a long sum lose digits?",
+    "Can it overflow, divide by 0, cancel digits, or lose them in a long sum?",
     "Which intermediates need never reach main memory?",
     "What happens at ragged edges, where the last tile is not full?",
-    "Against which reference, with which tolerance and on which extreme inputs is it tested?",
+    "Against which reference, tolerance and extreme inputs is it tested?",
 )
 
 #: The risks that question 7 knows, with what each means.

@@ -13,6 +13,7 @@ from labsupport.operator_card.card import OperatorCard
 from labsupport.ops import attention, normalization, softmax
 
 Array = np.ndarray
+State = tuple[Any, Any, Any]
 _TOLERANCE = {"float32": 1e-5, "float16": 2e-3}
 
 
@@ -124,14 +125,14 @@ LAYER_NORM = OperatorCard(
 )
 
 
-def _attention_state(start: int, Q: Array, K: Array, V: Array) -> tuple[Array, Array, Array]:
+def _attention_state(start: int, Q: Array, K: Array, V: Array) -> State:
     scores = Q @ K.swapaxes(-1, -2) / np.sqrt(Q.shape[-1])
     m = scores.max(axis=-1)
     weights = np.exp(scores - m[..., None])
     return m, weights.sum(axis=-1), weights @ V
 
 
-def _attention_merge(a: Any, b: Any) -> tuple[Array, Array, Array]:
+def _attention_merge(a: State, b: State) -> State:
     m = np.maximum(a[0], b[0])
     old, new = np.exp(a[0] - m), np.exp(b[0] - m)
     return m, a[1] * old + b[1] * new, a[2] * old[..., None] + b[2] * new[..., None]
@@ -169,7 +170,7 @@ ATTENTION = OperatorCard(
 )
 
 
-def _loss_state(start: int, logits: Array, targets: Array) -> tuple[Array, Array, Array]:
+def _loss_state(start: int, logits: Array, targets: Array) -> State:
     """Online softmax of a block of classes, and the target's logit where the block holds it."""
     m, total = softmax.online_state(logits)
     place = targets - start
@@ -178,7 +179,7 @@ def _loss_state(start: int, logits: Array, targets: Array) -> tuple[Array, Array
     return m, total, picked
 
 
-def _loss_merge(a: Any, b: Any) -> tuple[Array, Array, Array]:
+def _loss_merge(a: State, b: State) -> State:
     m, total = softmax.online_merge(a[:2], b[:2])
     return m, total, a[2] + b[2]
 

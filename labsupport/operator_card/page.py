@@ -38,7 +38,7 @@ def _answers(card: OperatorCard) -> tuple[str, ...]:
     padding = ", ".join(f"`{name}` by {_number(value)}" for name, value in (card.padding or {}).items())
     tolerance = ", ".join(f"{dtype} {value:g}" for dtype, value in card.tolerance.items())
     return (
-        f"in {_shapes(card.inputs)}; out {_axes(card.output)}; between {_shapes(card.intermediates)}",
+        f"in {_shapes(card.inputs)}; out {_axes(card.output)}; intermediates {_shapes(card.intermediates)}",
         f"kept {_names(card.kept)}; reduced {_names(card.reduced)}",
         f"along {card.tile_axis}: {card.state_words}" if card.tile_axis else "tiles are independent",
         "; ".join(cost),
@@ -57,7 +57,7 @@ def _number(value: float) -> str:
 
 #: The questions in two words, for tables.
 SHORT: tuple[str, ...] = (
-    "Shapes", "Axes", "Tiles", "Cost", "Layout", "Accumulator", "Risks", "Fusion", "Tails", "Test",
+    "Shapes", "Axes", "Tiles", "Cost", "Layout", "Precision", "Risks", "Fusion", "Tails", "Test",
 )  # fmt: skip
 
 
@@ -83,7 +83,9 @@ through them, and the exercise `operator-card` lets you answer them for an opera
 _CARDS = """\
 ## Five cards, filled in
 
-On each card, letters are axis sizes, and e is the number of bytes of one element. Every answer that can be run was held
+On each card, letters are axis sizes, and e is the number of bytes of one element. M, N and K are those of a matrix
+product; elsewhere N counts rows or tokens, V classes, H features, G sequences times heads, S_q and S_k queries and
+keys, D_h and D_v the widths of a head. An axis of size 1 is written 1. Every answer that can be run was held
 against runs of the operator: shapes, the independence of kept axes, tiles merged in several ways, FLOPs against
 PyTorch's own counter, the bytes of inputs and outputs, padding, tolerances, and extreme inputs.
 """

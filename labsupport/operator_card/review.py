@@ -110,9 +110,7 @@ def _axes(card: OperatorCard, operator: Operator, seed: int) -> _Findings:
         if independent and letter in card.reduced:
             yield (
                 "kept-called-reduced",
-                (
-                    f"axis {letter} is called reduced, but a run without its last index changes nothing elsewhere."
-                ),
+                (f"axis {letter} is called reduced, but a run without its last index changes nothing elsewhere."),
             )
         if not independent and letter in card.kept:
             yield (
@@ -444,7 +442,5 @@ def _extreme(card: OperatorCard, operator: Operator, seed: int) -> _Findings:
     elif not breaks(operator, inputs):
         yield (
             "extreme-harmless",
-            (
-                "the textbook formula in float16 survives the card's extreme inputs: they would find no unsafe kernel."
-            ),
+            ("the textbook formula in float16 survives the card's extreme inputs: they would find no unsafe kernel."),
         )
