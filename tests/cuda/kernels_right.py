@@ -81,9 +81,9 @@ def votes(x, out):
     out[0, t] = cuda.ballot_sync(FULL, positive)
     out[1, t] = cuda.all_sync(FULL, positive)
     out[2, t] = cuda.any_sync(FULL, positive)
-    out[3, t] = cuda.syncthreads_count(positive)
-    out[4, t] = cuda.syncthreads_and(positive)
-    out[5, t] = cuda.syncthreads_or(positive)
+    out[3, t] = cuda.syncthreads_count(int(positive))
+    out[4, t] = cuda.syncthreads_and(int(positive))
+    out[5, t] = cuda.syncthreads_or(int(positive))
 
 
 @cuda.jit

@@ -206,3 +206,35 @@ def float_index(x):
 @cuda.jit
 def divides_by_zero(x):
     x[0] = 1 // (cuda.grid(1) - cuda.grid(1))
+
+
+@cuda.jit
+def counts_a_truth_value(x):
+    x[0] = cuda.syncthreads_count(x[0] > 0)
+
+
+@cuda.jit
+def size_that_is_computed(x):
+    s = cuda.shared.array(T + 1, float32)
+    s[0] = x[0]
+
+
+@cuda.jit
+def size_from_an_argument(x, n):
+    s = cuda.local.array(n, float32)
+    s[0] = x[0]
+
+
+def plain_helper(value):
+    return value + value
+
+
+@cuda.jit
+def calls_a_plain_function(x):
+    x[0] = plain_helper(x[0])
+
+
+@cuda.jit
+def counts_for_ever(x):
+    for k in range(10**12):
+        x[0] = k

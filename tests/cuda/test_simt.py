@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy import float32
 
 from labsupport.cuda import simt
 from labsupport.cuda.simt import launch
@@ -227,6 +228,11 @@ WRONG = [
     (wrong.takes_a_slice, 1, 1, (X64,), simt.UnsupportedError, "single elements"),
     (wrong.too_few_indices, 1, 1, (SQUARE,), simt.UnsupportedError, r"x\[0\] has 1 indices"),
     (wrong.float_index, 1, 1, (X64,), simt.UnsupportedError, "use //"),
+    (wrong.counts_a_truth_value, 1, 1, (X64,), simt.UnsupportedError, r"int\(condition\)"),
+    (wrong.size_that_is_computed, 1, 1, (X64,), simt.UnsupportedError, r"size T \+ 1 is not known"),
+    (wrong.size_from_an_argument, 1, 1, (X64, 4), simt.UnsupportedError, "size n is not known"),
+    (wrong.calls_a_plain_function, 1, 1, (X64,), simt.UnsupportedError, "plain_helper is a plain Python function"),
+    (wrong.counts_for_ever, 1, 1, (X64,), simt.EndlessLoopError, "1000000000000 turns"),
     (wrong.divides_by_zero, 1, 1, (X64,), simt.KernelFault, "ZeroDivisionError"),
 ]  # fmt: skip
 
@@ -307,3 +313,43 @@ def test_the_simulator_is_usable_after_a_fault():
     with pytest.raises(simt.BarrierError):
         launch(wrong.barrier_in_a_condition, 1, 64, X64.copy())
     test_add_with_a_guard(None)
+
+
+def test_a_launch_ends_with_its_time():
+    def slow(x):
+        for k in range(1000):
+            for j in range(1000):
+                x[0] = float32(k + j)
+
+    with pytest.raises(simt.EndlessLoopError, match="longer than it may"):
+        launch(slow, 1, 1, np.zeros(1, np.float32), seconds=0.05)
+
+
+def test_a_fault_says_its_memory_its_barriers_and_what_the_threads_did():
+    with pytest.raises(simt.DataRaceError) as first:
+        launch(wrong.matmul_without_first_barrier, *T2, SQUARE, SQUARE, SQUARE.copy())
+    with pytest.raises(simt.DataRaceError) as second:
+        launch(wrong.matmul_without_second_barrier, *T2, SQUARE, SQUARE, SQUARE.copy())
+    assert (first.value.space, first.value.barriers, first.value.across) == ("shared", 0, False)
+    assert (second.value.space, second.value.barriers, second.value.across) == ("shared", 1, False)
+    assert first.value.kinds == second.value.kinds == ("load", "store")
+    with pytest.raises(simt.DataRaceError) as across:
+        launch(wrong.blocks_share_an_element, 4, 8, X64, OUT.copy())
+    assert (across.value.array, across.value.across, across.value.kinds) == ("out", True, ("store", "store"))
+    with pytest.raises(simt.OutOfBoundsError) as outside:
+        launch(wrong.negative_index, 1, 64, X64, Y64.copy())
+    assert (outside.value.array, outside.value.space) == ("a", "global")
+
+
+def test_the_trace_keeps_what_shared_memory_holds_at_each_barrier():
+    x = np.arange(48, dtype=np.float32)
+    report = launch(right.dynamic_reverse, 1, 48, x, shared_bytes=48 * 4, trace=True)
+    assert report.trace[0].shared["shared0"] == tuple(range(48))
+
+
+def test_shared_arrays_of_float64_are_named():
+    def wide(x):
+        s = simt.cuda.shared.array(4, np.float64)
+        s[0] = x[0]
+
+    assert launch(wide, 1, 1, np.zeros(1, np.float32)).float64_arrays == ("shared0",)

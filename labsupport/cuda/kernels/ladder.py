@@ -37,6 +37,8 @@ THREADS = 128
 WARPS = THREADS // 32
 #: Side of a transposed tile: one warp reads one row of it.
 SIDE = 32
+#: Columns of a tile whose columns do not conflict; a compiler wants the sum ready.
+PADDED = SIDE + 1
 #: The start of a maximum: finite, since −inf − (−inf) would be NaN for a masked element.
 LOWEST = float32(-3.4028235e38)
 
@@ -156,7 +158,7 @@ def transpose_shared(A, B):
 
 def transpose_padded(A, B):
     """The same with 33 columns: the 32 elements of a tile's column lie in 32 different banks."""
-    tile = cuda.shared.array((SIDE, SIDE + 1), float32)
+    tile = cuda.shared.array((SIDE, PADDED), float32)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
     i, j = cuda.blockIdx.y * SIDE + ty, cuda.blockIdx.x * SIDE + tx
     if i < A.shape[0] and j < A.shape[1]:

@@ -253,8 +253,12 @@ def _choosing(choose: Callable[..., Any]) -> Callable[..., Any]:
         result, first = choose(*values), values[0].__class__
         if all(value.__class__ is first for value in values):
             return result
-        kinds = {value.__class__ for value in values}
-        return np.float64(result) if int in kinds and any(issubclass(kind, np.floating) for kind in kinds) else result
+        floats = [value.dtype for value in values if isinstance(value, np.floating)]
+        if not floats:
+            return result
+        if any(not isinstance(value, np.floating) for value in values):
+            return np.float64(result)
+        return np.result_type(*floats).type(result)
 
     return chosen
 
@@ -326,6 +330,15 @@ class _Atomic:
         return self._change(array, index, site, lambda present: value if present == old else present)
 
 
+def _integer(predicate: Any) -> Any:
+    """A predicate of a block-wide vote, which the compiler takes as an integer only."""
+    if isinstance(predicate, bool | np.bool_):
+        line = sys._getframe(2).f_lineno
+        text = f"line {line}: syncthreads_count, _and and _or take an integer: int(condition)"
+        raise UnsupportedError(text, line=line)
+    return predicate
+
+
 def _line() -> int:
     """Line of the kernel that called a function of ``cuda``."""
     return sys._getframe(2).f_lineno
@@ -371,15 +384,15 @@ class _Cuda:
 
     @staticmethod
     def syncthreads_count(predicate: Any) -> Any:
-        return _machine().park("syncthreads_count", _line(), payload=predicate)
+        return _machine().park("syncthreads_count", _line(), payload=_integer(predicate))
 
     @staticmethod
     def syncthreads_and(predicate: Any) -> Any:
-        return _machine().park("syncthreads_and", _line(), payload=predicate)
+        return _machine().park("syncthreads_and", _line(), payload=_integer(predicate))
 
     @staticmethod
     def syncthreads_or(predicate: Any) -> Any:
-        return _machine().park("syncthreads_or", _line(), payload=predicate)
+        return _machine().park("syncthreads_or", _line(), payload=_integer(predicate))
 
     @staticmethod
     def syncwarp(mask: int = FULL_MASK) -> None:
@@ -442,8 +455,6 @@ class _Math:
             return lambda x: 1 / np.sqrt(_kind(x)(x))
         if ufunc is None:
             raise UnsupportedError(f"math.{name} does not exist in a kernel")
-        if name in ("floor", "ceil", "trunc"):
-            return lambda x: int(ufunc(x))
         return lambda *x: ufunc(*(_kind(v)(v) for v in x))
 
 
@@ -463,7 +474,9 @@ _RUNTIME = {
     "__simt_sub": _meeting(operator.sub),
     "__simt_mul": _meeting(operator.mul),
     "__simt_pow": _meeting(operator.pow),
-    "float": np.float64,
+    "__simt_floordiv": _meeting(operator.floordiv),
+    "__simt_mod": _meeting(operator.mod),
+    "float": lambda x: x if isinstance(x, np.floating) else np.float64(x),
     "max": _choosing(max),
     "min": _choosing(min),
 }

@@ -98,6 +98,7 @@ def transformed(function: FunctionType, careful: bool = False) -> Callable[[dict
 #: Operators whose result depends on whether an integer meets a float, and the functions that look.
 _MIXED: dict[type[ast.operator], str] = {
     ast.Add: "__simt_add", ast.Sub: "__simt_sub", ast.Mult: "__simt_mul", ast.Pow: "__simt_pow",
+    ast.FloorDiv: "__simt_floordiv", ast.Mod: "__simt_mod",
 }  # fmt: skip
 #: Functions that never give an integer where their arguments are none.
 _FLOATS = ("float16", "float32", "float64", "float", "max", "min", "abs")
@@ -176,6 +177,7 @@ class _Rewriter(ast.NodeTransformer):
         self.integers = _Integers(definition, careful)
         self.constants: dict[str, Any] = {}
         self.arrays = _array_names(definition)
+        self.parameters = {argument.arg for argument in definition.args.args}
         self.temporaries = 0
 
     def run(self) -> None:
@@ -250,6 +252,7 @@ class _Rewriter(ast.NodeTransformer):
         return [*statements, ast.copy_location(ast.Expr(store), node)]
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        self._hold_sizes_constant(node)
         self.generic_visit(node)
         function = node.func
         if (
@@ -261,6 +264,22 @@ class _Rewriter(ast.NodeTransformer):
             name = ast.unparse(node.args[0])
             node.keywords.append(ast.keyword("site", self._site(node, ATOMIC, name)))
         return node
+
+    def _hold_sizes_constant(self, node: ast.Call) -> None:
+        """A compiler lays shared and local arrays out: their sizes are numbers, or names from outside the kernel."""
+        function = node.func
+        if not (isinstance(function, ast.Attribute) and function.attr == "array" and node.args):
+            return
+        shape = node.args[0]
+        for size in shape.elts if isinstance(shape, ast.Tuple | ast.List) else [shape]:
+            names = [part.id for part in ast.walk(size) if isinstance(part, ast.Name)]
+            if not names or (isinstance(size, ast.Name) and size.id not in self.parameters):
+                continue
+            raise UnsupportedError(
+                f"line {node.lineno}: the size {ast.unparse(size)} is not known when the kernel is compiled; a shared "
+                "or local array takes a number, or the name of a constant outside the kernel",
+                line=node.lineno,
+            )
 
     def _store(self, target: ast.Subscript, value: ast.expr) -> ast.stmt:
         indices = [self.visit(index) for index in self._indices(target)]
