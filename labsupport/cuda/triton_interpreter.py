@@ -9,6 +9,7 @@ here may be used where kernels are to be compiled.
 
 import io
 import json
+import math
 import os
 import signal
 import subprocess
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 
 from labsupport.cuda.triton_compile import unavailable
 
-__all__ = ["Interpreter", "KernelError", "KernelTimeout", "Tensor", "mend", "round_tf32"]
+__all__ = ["Interpreter", "KernelError", "KernelTimeout", "Tensor", "explain", "load", "mend", "round_tf32"]
 
 
 class KernelError(RuntimeError):
@@ -340,7 +341,7 @@ class Interpreter:
         timer.daemon = True
         timer.start()
         try:
-            _send(process.stdin, {"target": target, "args": list(args), "kwargs": kwargs})
+            _send(process.stdin, {"target": target, "args": list(args), "kwargs": kwargs, "seconds": limit})
             answer = _receive(process.stdout)
         except (BrokenPipeError, EOFError) as ended:
             code = process.wait()
@@ -350,6 +351,10 @@ class Interpreter:
                 raise KernelTimeout("TimeoutError", message) from None
             name = signal.Signals(-code).name if code < 0 else f"code {code}"
             raise KernelError("Crash", f"{target} ended the interpreter's process ({name})") from ended
+        except BaseException:
+            # Interrupted: an answer that comes late must not be taken for that of the next call.
+            self.close()
+            raise
         finally:
             timer.cancel()
         if "error" in answer:
@@ -456,7 +461,7 @@ def _to_numpy(value: Any) -> Any:
     return value
 
 
-def _load(target: str) -> Any:
+def load(target: str) -> Any:
     """Return the function that ``target`` names, from a package or from a file."""
     from importlib import import_module, util
 
@@ -475,7 +480,7 @@ def _load(target: str) -> Any:
     return getattr(sys.modules[label], name)
 
 
-def _explain(error: BaseException) -> dict[str, str]:
+def explain(error: BaseException) -> dict[str, str]:
     """Return an exception as its kind, its message and the source line that raised it."""
     from triton.runtime.errors import InterpreterError
 
@@ -494,13 +499,16 @@ def serve(source: Any, sink: Any) -> None:
             message = _receive(source)
         except EOFError:
             return
+        # Should the other side be gone, nobody else would end an endless kernel.
+        signal.alarm(math.ceil(message["seconds"]) + 5)
         try:
-            function = _load(message["target"])
+            function = load(message["target"])
             args = [_to_torch(a) for a in message["args"]]
             kwargs = {k: _to_torch(v) for k, v in message["kwargs"].items()}
             answer = {"result": _to_numpy(function(*args, **kwargs))}
         except Exception as error:
-            answer = {"error": _explain(error)}
+            answer = {"error": explain(error)}
+        signal.alarm(0)
         _send(sink, answer)
 
 
@@ -509,6 +517,7 @@ def _main() -> None:
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     np.seterr(all="ignore")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the other side, which ends this process
     mend()
     serve(sys.stdin.buffer, sink)
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from labsupport.cuda.exercise import Counter, Kernel, KernelCase, sectors, total
-from labsupport.cuda.kernels import lessons
+from labsupport.cuda.kernels import lessons, triton_lessons
 from labsupport.cuda.kernels.lessons import edited
+from labsupport.cuda.triton_exercise import RowCase, TritonKernel
 from labsupport.grading import (
     Case,
     Choice,
@@ -1779,6 +1780,112 @@ KERNEL_ONLINE_SOFTMAX = Kernel(
     ),
 )
 
+
+def _triton_case(x: Array, dtype: str = "float32") -> RowCase:
+    """A launch with its truth; allowed: the dtype's own rounding of the result, and float32's of the steps."""
+    import ml_dtypes
+
+    held = x.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float32).astype(np.float64)
+    truth = ops.softmax(held)
+    below = np.where(np.isfinite(held), held.max(-1, keepdims=True) - held, 0.0)
+    unit = 2.0**-8 if dtype == "bfloat16" else 2.0**-24
+    allowed = truth * (unit + (4 * below + 64) * 2.0**-24) + 2.0**-126
+    return RowCase(held.astype(np.float32), truth, allowed, dtype)
+
+
+def _triton_cases(rng: np.random.Generator) -> list[RowCase]:
+    """Rows shorter than the block, as long as it, far from zero, masked, and in bfloat16."""
+    levels = rng.normal(size=(3, 100)) + np.array([[0.0], [200.0], [-200.0]])
+    masked = rng.normal(size=(3, 20))
+    masked[0, :5] = masked[2, 1:] = -np.inf
+    return [
+        _triton_case(rng.normal(size=(3, 7))),
+        _triton_case(rng.normal(size=(2, 16))),
+        _triton_case(levels),
+        _triton_case(masked),
+        _triton_case(rng.normal(size=(1, 1))),
+        _triton_case(2 * rng.normal(size=(4, 33)), "bfloat16"),
+    ]
+
+
+def _triton_variant(*edits: tuple[str, str]) -> Any:
+    return edited(triton_lessons.softmax_kernel, *edits)
+
+
+KERNEL_TRITON_SOFTMAX = TritonKernel(
+    id="kernel-triton-softmax",
+    chapter=5,
+    section="5.11",
+    title="Softmax in Triton",
+    level="hard",
+    checklist=(9,),
+    points=3,
+    prompt="Write `softmax_kernel(y_ptr, x_ptr, columns, BLOCK)` in Triton: program `tl.program_id(0)` writes the "
+    "**stable** softmax of one row.",
+    contract="`x_ptr`, `y_ptr`: pointers to (rows, columns) arrays in C order, float32 or bfloat16; `BLOCK`: a power "
+    "of two, at least `columns`. One program a row, arithmetic in float32. Entries may be $-\\infty$, but no whole row "
+    "is. The kernel may use its arguments and `tl`, without `tl.softmax`.",
+    hints=(
+        "`tl.arange(0, BLOCK)` has BLOCK elements and the row has `columns`: which lanes may load, and what do the "
+        "others hold?",
+        "What may stand in the place of a missing element so that neither the maximum nor the sum changes?",
+        "`tl.load(pointer, mask=…, other=…)`, `tl.max(x, axis=0)`, `tl.sum(e, axis=0)`, "
+        "`tl.store(pointer, y, mask=…)`; `.to(tl.float32)` right after the load.",
+    ),
+    reference=triton_lessons.softmax_kernel,
+    cases=_triton_cases,
+    forbidden=("softmax",),
+    mistakes=(
+        Mistake(
+            name="no-load-mask",
+            answer=_triton_variant((', mask=inside, other=-float("inf")', "")),
+            message="The lanes beyond the row load too: the next row, and past the last row nobody's memory.",
+        ),
+        Mistake(
+            name="no-store-mask",
+            answer=_triton_variant(("y, mask=inside", "y")),
+            message="The lanes beyond the row store too: into the next row, and past the end of the array.",
+        ),
+        Mistake(
+            name="zero-fill",
+            answer=_triton_variant(('other=-float("inf")', "other=0.0")),
+            message="A lane without an element holds 0, and $e^0 = 1$: it counts in the sum, and may be the maximum.",
+        ),
+        Mistake(
+            name="no-shift",
+            answer=_triton_variant(("x - tl.max(x, axis=0)", "x")),
+            message="`exp` overflows, or every one of them becomes 0. Subtract the row's maximum first.",
+            section="5.2",
+        ),
+        Mistake(
+            name="no-sum",
+            answer=_triton_variant(("e / tl.sum(e, axis=0)", "e")),
+            message="The exponentials are not divided by their sum.",
+        ),
+        Mistake(
+            name="one-row",
+            answer=_triton_variant(("x_ptr + row * columns", "x_ptr")),
+            message="Every program reads row 0. A pointer names an element: the row has to be added to it.",
+        ),
+        Mistake(
+            name="block-as-stride",
+            answer=_triton_variant(("x_ptr + row * columns", "x_ptr + row * BLOCK")),
+            message="Rows lie `columns` apart, not BLOCK: only the registers are padded, the array is not.",
+        ),
+    ),
+    accept=(
+        _triton_variant((".to(tl.float32)", "")),  # tl.max and tl.sum take bfloat16 to float32 by themselves
+        _triton_variant(
+            ("tl.exp(x - tl.max(x, axis=0))", "tl.exp2((x - tl.max(x, axis=0)) * 1.4426950408889634)"),
+        ),
+        _triton_variant(
+            (', mask=inside, other=-float("inf")', ", mask=inside"),
+            ("    e = ", '    x = tl.where(inside, x, -float("inf"))\n    e = '),
+        ),
+    ),
+)
+
+
 ONLINE_KERNEL_LOADS = Number(
     id="online-kernel-loads",
     chapter=5,
@@ -1861,6 +1968,7 @@ EXERCISES: tuple[Exercise, ...] = (
     ONLINE_MERGE,
     KERNEL_SOFTMAX_ROW,
     KERNEL_ONLINE_SOFTMAX,
+    KERNEL_TRITON_SOFTMAX,
     PREDICT_SHIFT,
     NORMALISER_SHAPE,
     PREDICT_OVERFLOW,

@@ -307,6 +307,20 @@ def test_an_endless_kernel_is_stopped_and_a_dead_process_replaced():
         np.testing.assert_array_equal(it.call(WRONG + "speak", np.arange(3)), np.arange(3))
 
 
+def test_an_interrupted_call_ends_its_process_and_the_next_one_is_answered(monkeypatch):
+    from labsupport.cuda import triton_interpreter
+
+    with Interpreter() as it:
+        it.call(WRONG + "speak", 1)
+        first = it._process
+        with monkeypatch.context() as patch:
+            patch.setattr(triton_interpreter, "_receive", lambda stream: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                it.call(WRONG + "speak", 2)
+        assert first.poll() is not None
+        assert it.call(WRONG + "speak", 3) == 3
+
+
 def test_elsewhere_than_linux_the_reason_is_said(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(RuntimeError, match="made for Linux only, and this is darwin"):
