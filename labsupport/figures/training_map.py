@@ -85,7 +85,7 @@ BOXES = (
         "and rare words are spelt.",
         "An id is a label, not a quantity: id 40 is not twice id 20. Ids mean nothing without the tokenizer that "
         "made them, so it is saved with the weights.",
-        ("11.2", "4.1"), 1,
+        ("11.2", "2.1"), 1,
     ),
     Box(
         "1B", "Batch of blocks (B, T)", "Batch (B, T)",

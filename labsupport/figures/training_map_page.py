@@ -78,9 +78,10 @@ def wide() -> Layout:
     bottom1 = sum(layout.frames[1][1::2])
     layout.next_batch = [(x3, y3 + HEIGHT / 2), (x1, y3 + HEIGHT / 2), (x1, bottom1 + 2)]
     down = x3 + width / 2
-    layout.load_weights = [(down, y3 + HEIGHT), (down, band - 26), (x1, band - 26), (x1, band + 26)]
+    x5 = left + width - 22  # right of the band's title
+    layout.load_weights = [(down, y3 + HEIGHT), (down, band - 26), (x5, band - 26), (x5, band + 26)]
     layout.labels = [
-        (x1 + 12, y3 + HEIGHT / 2 - 12, "start", "next batch"), (x1 + 12, band - 38, "start", "load weights"),
+        (x1 + 12, y3 + HEIGHT / 2 - 12, "start", "next batch"), (x5 + 12, band - 38, "start", "load weights"),
     ]  # fmt: skip
     return layout
 
@@ -120,7 +121,7 @@ def drawings() -> str:
 def _drawing(layout: Layout) -> str:
     pieces = [
         svg.rect(*frame, color=GROUPS[group][1], fill=GROUPS[group][1], tint=0.07, radius=8, stroke=1)
-        + svg.text(frame[0] + 8, frame[1] + 15, f"{group} {GROUPS[group][0]}", size=13, anchor="start", bold=True)
+        + svg.text(frame[0] + 8, frame[1] + 15, f"{group} {GROUPS[group][0]}", size=12.5, anchor="start", bold=True)
         for group, frame in layout.frames.items()
     ]
     for path, color in ((layout.next_batch, "red"), (layout.load_weights, "orange")):
