@@ -232,12 +232,12 @@ def simt_arguments(run: Run, inputs: tuple[Any, ...]) -> tuple[list[Any], Any]:
 def _simt(run: Run, inputs: tuple[Any, ...]) -> Prepared:
     from numba import cuda
 
-    from labsupport.cuda.numba_kernels import compiled
+    from labsupport.cuda.numba_backend import for_gpu
 
     kernel, grid, block = launch_of(run)
     arguments, out = simt_arguments(run, inputs)
     on_device = [cuda.as_cuda_array(a) if hasattr(a, "data_ptr") else a for a in arguments]
-    launcher = compiled(kernel)[grid, block]
+    launcher = for_gpu(kernel)[grid, block]
 
     def call() -> Any:
         launcher(*on_device)

@@ -86,10 +86,10 @@ def _numba() -> list[str]:
 
     if not cuda.is_available():
         return ["numba-cuda does not find the GPU"]
-    try:
-        cuda.cudadrv.nvvm.NVVM()
-    except Exception as error:
-        return [f"numba-cuda does not find the compiler library NVVM ({type(error).__name__}: {error})"]
+    from labsupport.cuda.numba_backend import has_nvvm
+
+    if not has_nvvm():
+        return ["numba-cuda does not find NVIDIA's nvvm and nvrtc (pip install 'numba-cuda[cu13]' brings them)"]
     return []
 
 

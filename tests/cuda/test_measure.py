@@ -330,20 +330,6 @@ def test_triton_runs_are_prepared_and_compared():
                 assert names == "kernel " + " ".join(run.baselines) and "num_warps" in tile
 
 
-def test_numba_kernels_keep_their_code_and_change_their_cuda():
-    cuda = pytest.importorskip("numba.cuda")
-    from labsupport.cuda.kernels import ladder
-    from labsupport.cuda.numba_kernels import plain
-
-    over = plain(ladder.softmax_row)
-    assert over.__code__ is ladder.softmax_row.__code__ and over.__globals__["cuda"] is cuda
-    assert (
-        over.__globals__["block_max"].py_func.__globals__["warp_max"].py_func.__code__
-        is ladder.warp_max.py_func.__code__
-    )
-    assert ladder.softmax_row.__globals__["cuda"] is not cuda
-
-
 def test_the_page_shows_the_stored_runs():
     from labsupport.cuda.__main__ import PAGE, filled
 

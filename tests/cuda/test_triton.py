@@ -378,3 +378,29 @@ def test_a_process_that_compiles_refuses_cpu_tensors():
 
     with pytest.raises(ValueError, match="Compiled kernels take CUDA tensors"):
         triton_ops.softmax(torch.ones(2, 3))
+
+
+# -- check by name --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["triton-softmax", "triton-matmul-tf32", "triton-flash-causal", "triton-cross-entropy"]
+)
+def test_check_by_name(name):
+    from labsupport.cuda.triton_check import check_triton
+
+    checked = check_triton(name)
+    assert checked and len(checked.lines) == 3, checked
+    assert all("right" in line and "of what rounding explains" in line for line in checked.lines)
+
+
+def test_check_by_name_elsewhere_says_why_and_shows_the_stored_run(monkeypatch):
+    from labsupport.cuda.triton_check import check_triton
+
+    with pytest.raises(ValueError, match="kernel of the SIMT ladder"):
+        check_triton("simt-matmul-naive")
+    monkeypatch.setattr(sys, "platform", "win32")
+    checked = check_triton("triton-softmax")
+    assert not checked
+    assert "not checked here: Triton is made for Linux only" in str(checked)
+    assert "fused softmax" in str(checked)
