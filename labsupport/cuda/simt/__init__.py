@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -63,6 +64,8 @@ __all__ = [
 
 FULL_MASK = 0xFFFFFFFF
 
+#: What a function was rewritten to, without and with a look at every integer; it depends on the source alone.
+_makers: "WeakKeyDictionary[FunctionType, dict[bool, Callable[[dict[str, Any]], FunctionType]]]" = WeakKeyDictionary()
 #: The launch that is running; kernels have no other way to reach it than these module names.
 _running: list[Machine] = []
 
@@ -127,7 +130,6 @@ class Kernel:
             raise UnsupportedError(f"a kernel is a function written with def, not a {type(function).__name__}")
         self.py_func, self.device = function, device
         self.__name__, self.__doc__ = function.__name__, function.__doc__
-        self._makers: dict[bool, Callable[[dict[str, Any]], FunctionType]] = {}
         self._made: FunctionType | None = None
         self._launch: Machine | None = None
         #: Report of the last launch through ``kernel[grid, block](…)``.
@@ -160,12 +162,13 @@ class Kernel:
 
     def rewritten(self, careful: bool = False) -> FunctionType:
         """The function whose accesses pass through the simulator, with today's global values."""
-        if careful not in self._makers:
-            self._makers[careful] = transformed(self.py_func, careful)
+        makers = _makers.setdefault(self.py_func, {})
+        if careful not in makers:
+            makers[careful] = transformed(self.py_func, careful)
         namespace = dict(self.py_func.__globals__)
         closure = self.py_func.__closure__ or ()
         namespace.update(zip(self.py_func.__code__.co_freevars, (cell.cell_contents for cell in closure), strict=True))
-        self._made, self._launch = self._makers[careful](_kernel_names(namespace)), _machine() if _running else None
+        self._made, self._launch = makers[careful](_kernel_names(namespace)), _machine() if _running else None
         return self._made
 
 
@@ -380,7 +383,7 @@ class _Cuda:
 
     @staticmethod
     def syncthreads() -> None:
-        _machine().park("syncthreads", _line())
+        _machine().wait(sys._getframe(1).f_lineno)
 
     @staticmethod
     def syncthreads_count(predicate: Any) -> Any:

@@ -22,24 +22,13 @@ Numbers = np.ndarray
 
 @dataclass
 class Segments:
-    """Which thread wrote which part of the log: one row for each time a thread was resumed."""
+    """Which thread wrote which part of the log.
 
-    starts: list[int] = field(default_factory=list)
-    threads: list[int] = field(default_factory=list)
-    warp_phases: list[int] = field(default_factory=list)
-    phases: list[int] = field(default_factory=list)
+    One row for each time a thread was resumed: where its part starts, its number, how many warp
+    operations it had passed in this phase, and the number of the phase.
+    """
 
-    def add(self, start: int, thread: int, warp_phase: int, phase: int) -> None:
-        """A thread runs from here on."""
-        self.starts.append(start)
-        self.threads.append(thread)
-        self.warp_phases.append(warp_phase)
-        self.phases.append(phase)
-
-    def clear(self) -> None:
-        """Forget all rows."""
-        for column in (self.starts, self.threads, self.warp_phases, self.phases):
-            column.clear()
+    rows: list[tuple[int, int, int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -54,16 +43,16 @@ class Accesses:
 
     @classmethod
     def of(cls, log: list[int], segments: "Segments") -> "Accesses":
-        """From the raw log and its segments: entries from starts[k] on belong to threads[k]."""
+        """From the raw log and its segments: entries from a row's start on belong to its thread."""
         entries = np.array(log, np.int64)
-        ends = np.array([*segments.starts[1:], len(log)], np.int64)
-        lengths: Numbers = ends - np.array(segments.starts, np.int64)
+        starts, threads, warp_phases, phases = np.array(segments.rows, np.int64).reshape(-1, 4).T
+        lengths: Numbers = np.diff(np.append(starts, len(log)))
         return cls(
             entries >> SITE_BITS,
             entries & ((1 << SITE_BITS) - 1),
-            np.repeat(np.array(segments.threads, np.int64), lengths),
-            np.repeat(np.array(segments.warp_phases, np.int64), lengths),
-            np.repeat(np.array(segments.phases, np.int64), lengths),
+            np.repeat(threads, lengths),
+            np.repeat(warp_phases, lengths),
+            np.repeat(phases, lengths),
         )
 
     @property

@@ -78,7 +78,7 @@ class Dim3:
         return self.x * self.y * self.z
 
 
-@dataclass
+@dataclass(slots=True)
 class SimThread:
     """One thread of the running block."""
 
@@ -228,6 +228,8 @@ class Machine:
         self.current: SimThread = SimThread(Dim3(0, 0, 0), 0)
         self.block_index = Dim3(0, 0, 0)
         self.block_number = 0
+        sizes = reversed(tuple(block))
+        self.thread_indices = [Dim3(x, y, z) for z, y, x in itertools.product(*(range(n) for n in sizes))]
         self.loops = 0
         self.snapshots: dict[int, dict[str, tuple[Any, ...]]] = {}
         self.float64_arrays: set[str] = set()
@@ -301,10 +303,7 @@ class Machine:
     def _run_block(self, index: Dim3, number: int, function: Callable[..., None], arguments: list[Any]) -> None:
         self.block_index, self.block_number = index, number
         self.hub = getcurrent()
-        sizes = reversed(tuple(self.block_dim))
-        threads = [
-            SimThread(Dim3(x, y, z), k) for k, (z, y, x) in enumerate(itertools.product(*(range(n) for n in sizes)))
-        ]
+        threads = [SimThread(place, k) for k, place in enumerate(self.thread_indices)]
         for array in self.shared:  # shared memory holds nothing at the start of a block
             array.data[:] = [None] * array.size
         self.threads = threads
@@ -313,8 +312,8 @@ class Machine:
                 thread.greenlet = greenlet(function)
                 thread.greenlet.gr_context = copy_context()  # NumPy's error state lives in the context
                 self._resume(thread, arguments)
-            while any(not thread.done for thread in threads):
-                if not self._warp_operations(threads):
+            while kinds := {thread.waits_for for thread in threads if not thread.done}:
+                if kinds == {"syncthreads"} or not self._warp_operations(threads):
                     self._block_barrier(threads)
             self._end_phase(0)
         finally:
@@ -323,7 +322,7 @@ class Machine:
                     thread.greenlet.throw()  # unwinds the thread, so that nothing stays behind
 
     def _resume(self, thread: SimThread, arguments: Sequence[Any] = ()) -> None:
-        self.segments.add(len(self.log), thread.number, thread.warp_phase, self.phase)
+        self.segments.rows.append((len(self.log), thread.number, thread.warp_phase, self.phase))
         self.current, thread.waits_for = thread, ""
         try:
             thread.greenlet.switch(*arguments)
@@ -333,6 +332,12 @@ class Machine:
             line = _innermost_line(error)
             raise self._error(KernelFault, line or 0, f"{type(error).__name__}: {error}", thread) from error
         thread.done = thread.greenlet.dead
+
+    def wait(self, line: int) -> None:
+        """Called from a thread: the plain barrier, which is the most frequent way to stop."""
+        thread = self.current
+        thread.waits_for, thread.line = "syncthreads", line
+        self.hub.switch()
 
     def park(self, kind: str, line: int, mask: int = 0, payload: Any = None) -> Any:
         """Called from a thread: wait here until the others have come."""
@@ -372,17 +377,20 @@ class Machine:
             )  # fmt: skip
         self._end_phase(first.line)
         self.report.barriers += 1
-        votes = [bool(thread.payload) for thread in waiting]
-        answer = {
-            "syncthreads_count": sum(votes),
-            "syncthreads_and": int(all(votes)),
-            "syncthreads_or": int(any(votes)),
-        }
-        kind = first.waits_for
+        answer = self._vote(first.waits_for, waiting)
         for thread in waiting:
             thread.warp_phase = 0
         for thread in self._shuffled(waiting):
-            self._resume(thread, (answer.get(kind),))
+            self._resume(thread, answer)
+
+    @staticmethod
+    def _vote(kind: str, waiting: list[SimThread]) -> tuple[Any, ...]:
+        """What a barrier hands to every thread."""
+        if kind == "syncthreads":
+            return (None,)
+        votes = [bool(thread.payload) for thread in waiting]
+        every = {"syncthreads_count": sum(votes), "syncthreads_and": int(all(votes)), "syncthreads_or": int(any(votes))}
+        return (every[kind],)
 
     def _warp_operations(self, threads: list[SimThread]) -> bool:
         """Carry out every warp operation whose lanes have all come; whether there was one."""
@@ -459,21 +467,20 @@ class Machine:
         self.phase += 1
         if len(self.log) > BATCH:
             self._analyse()
-        self.phase_start = (len(self.log), len(self.segments.starts))
+        self.phase_start = (len(self.log), len(self.segments.rows))
 
     def _forget_open_phase(self) -> None:
         """Drop what the phase that failed has logged: its own fault is the better explanation."""
         log, segments = self.phase_start
         del self.log[log:]
-        for column in vars(self.segments).values():
-            del column[segments:]
+        del self.segments.rows[segments:]
         self.unwritten = [found for found in self.unwritten if found.phase < self.phase]
 
     def _analyse(self) -> None:
         """Judge and count all phases in the log, then clear it."""
         accesses = Accesses.of(self.log, self.segments)
         self.log.clear()
-        self.segments.clear()
+        self.segments.rows.clear()
         self.phase_start = (0, 0)
         race = race_in_phase(accesses)
         unwritten = min(self.unwritten, key=lambda found: (found.phase, found.offset, found.thread), default=None)

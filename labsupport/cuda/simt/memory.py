@@ -28,6 +28,8 @@ class Array:
         "data",
         "dtype",
         "itemsize",
+        "ld1",
+        "ld2",
         "machine",
         "n0",
         "n1",
@@ -37,6 +39,8 @@ class Array:
         "shape",
         "size",
         "space",
+        "st1",
+        "st2",
         "strides",
     )
 
@@ -59,6 +63,11 @@ class Array:
         self.scalar, self.convert = _scalar_of(dtype)
         self.base = number << SITE_BITS
         self.append: Callable[[int], None] = machine.log.append
+        # What one and two indices turn into; ``make_array`` puts faster ones here where it can.
+        self.ld1: Callable[..., Any] = self.ld
+        self.ld2: Callable[..., Any] = self.ld
+        self.st1: Callable[..., None] = self.st
+        self.st2: Callable[..., None] = self.st
 
     ndim = property(lambda self: len(self.shape))
 
@@ -79,10 +88,6 @@ class Array:
         if self.space is not LOCAL:
             self.append(offset * STEP + self.base + site)
         self.data[offset] = value if value.__class__ is self.scalar else self.narrowed(site, value)
-
-    # Fast paths for one and two indices; arrays with another number of axes keep the slow one.
-    ld1 = ld2 = ld
-    st1 = st2 = st
 
     def offset(self, site: int, index: tuple[Any, ...]) -> int:
         """Offset of an element in the buffer; raises OutOfBoundsError."""
@@ -122,60 +127,64 @@ class Array:
         return self.machine.fault(OutOfBoundsError, site, text, self)
 
 
-class Array1(Array):
-    """An array with one axis that is shared or global."""
+def _one_index(array: Array) -> tuple[Callable[..., Any], Callable[..., None]]:
+    """Load and store of element i of an array that is shared or global; closures, since they are called most."""
+    data, n, log, base, scalar = array.data, array.n0, array.append, array.base, array.scalar
 
-    __slots__ = ()
+    def load(site: int, i: Any) -> Any:
+        if i.__class__ is int and 0 <= i < n:
+            log(i * STEP + base + site)
+            value = data[i]
+            return array.machine.uninitialized(array, site, i) if value is None else value
+        return array.ld(site, i)
 
-    def ld1(self, site: int, i: Any) -> Any:
-        """Element i."""
-        if i.__class__ is int and 0 <= i < self.n0:
-            value = self.data[i]
-            self.append(i * STEP + self.base + site)
-            return self.machine.uninitialized(self, site, i) if value is None else value
-        return self.ld(site, i)
-
-    def st1(self, site: int, value: Any, i: Any) -> None:
-        """Set element i."""
-        if i.__class__ is int and 0 <= i < self.n0:
-            self.append(i * STEP + self.base + site)
-            self.data[i] = value if value.__class__ is self.scalar else self.narrowed(site, value)
+    def store(site: int, value: Any, i: Any) -> None:
+        if i.__class__ is int and 0 <= i < n:
+            log(i * STEP + base + site)
+            data[i] = value if value.__class__ is scalar else array.narrowed(site, value)
         else:
-            self.st(site, value, i)
+            array.st(site, value, i)
+
+    return load, store
 
 
-class Array2(Array):
-    """An array with two axes, row-major, that is shared or global."""
+def _two_indices(array: Array) -> tuple[Callable[..., Any], Callable[..., None]]:
+    """The same for element (i, j) of a row-major array with two axes."""
+    data, n0, n1, log, base, scalar = array.data, array.n0, array.n1, array.append, array.base, array.scalar
 
-    __slots__ = ()
+    def load(site: int, i: Any, j: Any) -> Any:
+        try:
+            if 0 <= i < n0 and 0 <= j < n1:
+                offset = i * n1 + j
+                value = data[offset]
+                log(offset * STEP + base + site)
+                return array.machine.uninitialized(array, site, offset) if value is None else value
+        except TypeError:  # an index that is no whole number, which ``ld`` explains
+            pass
+        return array.ld(site, i, j)
 
-    def ld2(self, site: int, i: Any, j: Any) -> Any:
-        """Element (i, j)."""
-        if 0 <= i < self.n0 and 0 <= j < self.n1:
-            offset = i * self.n1 + j
+    def store(site: int, value: Any, i: Any, j: Any) -> None:
+        if 0 <= i < n0 and 0 <= j < n1:
+            offset = i * n1 + j
             if offset.__class__ is int:
-                value = self.data[offset]
-                self.append(offset * STEP + self.base + site)
-                return self.machine.uninitialized(self, site, offset) if value is None else value
-        return self.ld(site, i, j)
-
-    def st2(self, site: int, value: Any, i: Any, j: Any) -> None:
-        """Set element (i, j)."""
-        if 0 <= i < self.n0 and 0 <= j < self.n1:
-            offset = i * self.n1 + j
-            if offset.__class__ is int:
-                self.append(offset * STEP + self.base + site)
-                self.data[offset] = value if value.__class__ is self.scalar else self.narrowed(site, value)
+                log(offset * STEP + base + site)
+                data[offset] = value if value.__class__ is scalar else array.narrowed(site, value)
                 return
-        self.st(site, value, i, j)
+        array.st(site, value, i, j)
+
+    return load, store
 
 
 def make_array(
     machine: Any, number: int, name: str, space: str, shape: tuple[int, ...], dtype: np.dtype[Any], data: list[Any]
 ) -> Array:
-    """The array class that fits: local memory is private and not logged."""
-    kind = Array if space is LOCAL else {1: Array1, 2: Array2}.get(len(shape), Array)
-    return kind(machine, number, name, space, shape, dtype, data)
+    """An array with the fast ways to its elements; local memory is private and not logged."""
+    array = Array(machine, number, name, space, shape, dtype, data)
+    if space is not LOCAL and len(shape) == 1:
+        array.ld1, array.st1 = _one_index(array)
+    elif space is not LOCAL and len(shape) == 2:
+        array.ld2, array.st2 = _two_indices(array)
+    return array
 
 
 def elements(array: np.ndarray) -> list[Any]:
