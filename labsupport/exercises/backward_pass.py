@@ -156,7 +156,7 @@ LM_HEAD_BACKWARD = Function(
     hints=(
         "First dz: softmax of each row, minus 1 at the label, divided by N.",
         "Write the shapes beside the two products; only one order of factors gives each result its shape.",
-        "`dh = dz @ U.T` and `dU = h.T @ dz`.",
+        "dh sums over the tokens of the vocabulary, dU sums over the N positions.",
     ),
     checklist=(12, 13),
     level="medium",
@@ -283,7 +283,7 @@ EMBEDDING_BACKWARD = Function(
     ),
     hints=(
         "The row of a token that stands at two places gets two gradients. What happens with them?",
-        "`dE[ids] += dx` adds only once for a repeated id. `np.add.at` adds every time.",
+        "`dE[ids] += dx` adds only once for a repeated id. Look for the method of `np.add` that adds every time.",
     ),
     checklist=(11,),
     level="medium",
@@ -339,7 +339,7 @@ GATE_BACKWARD = Function(
     hints=(
         "A product hands each factor the gradient times the other factor.",
         "silu is itself a product: its derivative has two terms.",
-        "With $s$ = sigmoid(x) the derivative of silu is $s\\,(1 + x(1 - s))$.",
+        "The derivative of the sigmoid $s$ is $s(1 - s)$; put it into the product rule for $x \\cdot s$.",
     ),
     checklist=(11,),
     level="medium",
@@ -988,7 +988,7 @@ DEAD_DOWN = Choice(
     title="A matrix of zeros",
     prompt="Which gradients of this layer are exactly 0?",
     hints=("What does the gradient pass on its way to gate and up?", "What does the gradient of down itself need?"),
-    checklist=(11,),
+    checklist=(11, 14),
     level="medium",
     place="chapter",
     options={
@@ -1001,22 +1001,31 @@ DEAD_DOWN = Choice(
     },
 )
 
-BACKWARD_FLOPS_RATIO = Number(
-    id="backward-flops-ratio",
+CHECKPOINT_PRICE = Number(
+    id="checkpoint-price",
     chapter=12,
     section="12.8",
-    title="Price of the backward pass",
-    prompt="Backward FLOPs divided by forward FLOPs, for matrix products.",
-    hints=("How many backward products has one forward product?",),
+    title="Price of checkpointing",
+    prompt="FLOPs of a step with checkpointing, divided by those of a step without it; a ratio such as 1.5.",
+    hints=(
+        "Count passes, in units of one forward pass: how many has a step without checkpointing?",
+        "Only the forward pass is run again, the backward pass is not.",
+    ),
     checklist=(7,),
     level="easy",
     place="chapter",
-    expected=2,
+    expected=4 / 3,
     unit="1",
-    exact=True,
+    rtol=1e-2,
     mistakes=(
-        Mistake(name="one", answer=1, message="Each factor of a product needs a gradient, so there is more than one."),
-        Mistake(name="whole-step", answer=3, message="This is the whole step, forward included."),
+        Mistake(
+            name="backward-once", answer=3 / 2, message="You gave the backward pass the price of one forward pass."
+        ),
+        Mistake(name="double", answer=2, message="The forward pass runs twice, the backward pass once."),
+        Mistake(
+            name="passes", answer=4, message="This counts passes; divide by those of a step without checkpointing."
+        ),
+        Mistake(name="upside-down", answer=3 / 4, message="You divided the other way round: the step gets dearer."),
     ),
 )
 
@@ -1117,7 +1126,7 @@ EXERCISES: tuple[Exercise, ...] = (
     NUDGE_CHANGES_LOSS,
     REPEATED_TOKEN,
     DEAD_DOWN,
-    BACKWARD_FLOPS_RATIO,
+    CHECKPOINT_PRICE,
     MEAN_OF_TWO,
     NAN_INTO_ADAM,
     GRADIENT_CONCLUDE,

@@ -337,13 +337,18 @@ def wrong_mean() -> Explorable:
 ODD_STEP = 25
 
 
-def watched_run(steps: int = 40) -> tuple[list[float], list[float]]:
-    """Loss and gradient norm of a short training run; at one step a batch of one repeated token comes in."""
+def watched_run(steps: int = 40) -> tuple[list[float], list[float], list[int]]:
+    """Losses, gradient norms and skipped steps of a short run; at one step a batch of one repeated token comes in.
+
+    A step is skipped where its norm is above three times the median of the ten norms before it.
+    """
     config = Config(13, 12, 2, 24, 2)
     parameters: Parameters = transformer.init(config, np.random.default_rng(0))
     stream = np.tile(np.arange(13), 20)
     rng = np.random.default_rng(1)
-    losses, norms = [], []
+    losses: list[float] = []
+    norms: list[float] = []
+    skipped: list[int] = []
     for step in range(steps):
         starts = rng.integers(0, 13, 4)
         blocks = np.stack([stream[s : s + 9] for s in starts])
@@ -351,20 +356,24 @@ def watched_run(steps: int = 40) -> tuple[list[float], list[float]]:
             blocks = np.full_like(blocks, 5)
         value, saved = transformer.loss(config, parameters, blocks[:, :-1], blocks[:, 1:])
         grads = transformer.backward(config, parameters, saved)
+        norm = global_norm(list(grads.values()))
+        sick = len(norms) >= 10 and norm > 3 * np.median(norms[-10:])
         losses.append(value)
-        norms.append(global_norm(list(grads.values())))
-        if step != ODD_STEP:
+        norms.append(norm)
+        if sick:
+            skipped.append(step)
+        else:
             parameters = {name: p - 0.3 * grads[name] for name, p in parameters.items()}
-    return losses, norms
+    return losses, norms, skipped
 
 
 def watch() -> Figure:
     """Loss and gradient norm per step, with the spike of one odd batch."""
-    losses, norms = watched_run()
+    losses, norms, skipped = watched_run()
     fig, axes = style.new(6.4, 4.0, 2, 1, sharex=True)
     for ax, values, label, color in zip(axes, (losses, norms), ("loss", "gradient norm"), (BLUE, ORANGE), strict=True):
         ax.plot(range(len(values)), values, color=color, linestyle="-")
-        ax.plot([ODD_STEP], [values[ODD_STEP]], "o", color=RED)
+        ax.plot(skipped, [values[step] for step in skipped], "o", color=RED)
         ax.set_ylabel(label)
         ax.set_ylim(0, 1.15 * max(values))
     axes[1].set_xlabel("step")
@@ -373,5 +382,6 @@ def watch() -> Figure:
         fig,
         alt=f"Over 40 steps the loss falls; at step {ODD_STEP} the gradient norm jumps to "
         f"{norms[ODD_STEP] / usual:.0f} times its usual size and comes back, because that step was skipped.",
-        caption=f"At step {ODD_STEP} a broken batch came in. The norm shows it before any weight has changed.",
+        caption=f"At step {ODD_STEP} a broken batch came in. The norm shows it before any weight has changed; "
+        "the red dot is the step that was skipped.",
     )

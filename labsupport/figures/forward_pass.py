@@ -75,7 +75,8 @@ def on_the_map() -> Figure:
     return map_column(
         "2 Forward",
         "blue",
-        "Column 2 is this chapter. Arrows inside it show the order of look-up; 2C really runs before 2A and before 2B.",
+        "Column 2 is this chapter: it takes the batch from column 1 and hands logits to the loss in column 3. The "
+        "arrows between its boxes show the order of look-up.",
         "Three columns of the training map: data 1A to 1C, forward 2A to 2D, learning 3A to 3E. The forward column is "
         "marked; it takes the batch of 1B and hands logits to the loss 3A.",
     )

@@ -121,10 +121,38 @@ def test_a_dead_down_matrix_stops_gate_and_up_only() -> None:
     assert all(norms["attention"][layer] > 0.1 for layer in range(figures.DEPTH))
 
 
-def test_the_watched_run_flags_the_odd_batch_and_still_learns() -> None:
-    losses, norms = figures.watched_run()
-    assert int(np.argmax(norms)) == figures.ODD_STEP
+def test_the_watched_run_flags_the_odd_batch_and_still_learns(printed: str) -> None:
+    losses, norms, skipped = figures.watched_run()
+    assert skipped == [figures.ODD_STEP] == [int(np.argmax(norms))]
+    assert "steps skipped: [25]\n" in printed
     assert losses[-1] < losses[0] / 3
+
+
+def test_branches_too_large_bring_the_norms_down_to_a_third() -> None:
+    norms = figures.layer_norms(figures.CASES[2])
+    total = [math.hypot(*(norms[part][layer] for part in norms)) for layer in range(figures.DEPTH)]
+    assert total[-1] / total[0] == pytest.approx(1 / 3, abs=0.02)
+
+
+def test_the_printed_row_of_dU_is_rounded_before_or_up() -> None:
+    p = probabilities(LOGITS)
+    assert [round(2 * p[1], 5), round(2 * p[2], 5)] == [0.38347, 0.21045]
+    assert round(2 * round(p[1], 3), 3) == 0.384
+    assert (round(2 * round(p[2], 3), 3), math.ceil(2000 * p[2]) / 1000) == (0.210, 0.211)
+
+
+def test_a_layer_that_saves_everything_holds_twenty_times_its_input() -> None:
+    from labsupport import torch_twin
+    from labsupport.ops.transformer import Config, init
+    from labsupport.profiling import training_step
+
+    ids = np.random.default_rng(1).integers(0, 77, (4, 33))
+    saved = []
+    for layers in (1, 2):
+        config = Config(vocab=77, width=16, layers=layers, hidden=32, heads=2)
+        model = torch_twin.module(config, init(config, np.random.default_rng(0), np.float32))
+        saved.append(training_step(model, ids[:, :-1], ids[:, 1:]).saved_bytes)
+    assert (saved[1] - saved[0]) / (4 * 32 * 16 * 4) == pytest.approx(20, abs=0.5)
 
 
 def test_the_exercise_by_hand() -> None:

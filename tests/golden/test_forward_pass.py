@@ -87,6 +87,11 @@ def test_flops_and_cache_bytes(printed: str) -> None:
     assert f"cache {2 * L * T * d * 8:,} B" in printed
 
 
+def test_the_rounded_product_of_the_percentile_s_solution() -> None:
+    assert 55 / 100 * 100 == 55.00000000000001
+    assert (math.ceil(55 / 100 * 100), -(-55 * 100 // 100)) == (56, 55)
+
+
 def test_the_recorded_profile_names_its_conditions() -> None:
     record = figures.recorded()
     assert {"input", "dtype", "device", "threads", "torch", "gradients", "runs", "CPU", "model", "date"} <= set(
