@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 #: Public name -> module that defines it.
 LAZY = {
     "NoGPUError": "labsupport.cuda.device",
-    "check": "labsupport.cuda.check",
+    "check": "labsupport.cuda.checking",
     "measure": "labsupport.cuda.measuring",
     "recorded": "labsupport.cuda.showing",
 }
@@ -20,7 +20,7 @@ LAZY = {
 __all__ = ["NoGPUError", "check", "measure", "recorded"]
 
 if TYPE_CHECKING:
-    from labsupport.cuda.check import check
+    from labsupport.cuda.checking import check
     from labsupport.cuda.device import NoGPUError
     from labsupport.cuda.measuring import measure
     from labsupport.cuda.showing import recorded

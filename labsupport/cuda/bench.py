@@ -15,7 +15,17 @@ from typing import Any
 
 from labsupport.cuda.catalogue import Run
 
-__all__ = ["Bench", "CudaBench", "Mismatch", "Prepared", "compare", "launch_of", "prepare", "simt_arguments"]
+__all__ = [
+    "Bench",
+    "CudaBench",
+    "Mismatch",
+    "Prepared",
+    "compare",
+    "inputs_of",
+    "launch_of",
+    "prepare",
+    "simt_arguments",
+]
 
 #: Bytes written between two timed calls, several times any GPU's L2 cache.
 FLUSH_BYTES = 1 << 29
@@ -75,10 +85,11 @@ def prepare(run: Run, seed: int, device: str = "cuda") -> Prepared:
     # Products of float32 in the record's own precision, for torch as for the kernel.
     torch.set_float32_matmul_precision("high" if run.precision == "tf32" else "highest")
     builder = _simt if run.family == "simt" else _triton
-    return builder(run, _inputs(run, generator, device))
+    return builder(run, inputs_of(run, generator, device))
 
 
-def _inputs(run: Run, generator: Any, device: str) -> tuple[Any, ...]:
+def inputs_of(run: Run, generator: Any, device: str) -> tuple[Any, ...]:
+    """Return the tensors that a run takes, standard normal, in the run's dtype."""
     import torch
 
     s, dtype = run.shape, getattr(torch, run.dtype)

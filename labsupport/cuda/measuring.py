@@ -16,6 +16,7 @@ from labsupport.cuda.bench import Bench, CudaBench, Mismatch
 from labsupport.cuda.catalogue import RUNS, Run, find, source_hash
 from labsupport.cuda.device import NoGPUError, require_gpu, status
 from labsupport.cuda.records import FOLDER, VERSION, Record, save, validate
+from labsupport.cuda.showing import Recorded
 
 __all__ = ["Mismatch", "NoGPUError", "interleave", "measure", "measure_run", "percentiles", "record_all"]
 
@@ -91,8 +92,8 @@ def measure_run(run: Run, bench: Bench, ceilings: dict[str, Any], now: Callable[
     )
 
 
-def measure(kernel: str) -> Record:
-    """Measure one kernel of the catalogue on this machine's GPU and return its record, without storing it.
+def measure(kernel: str) -> Recorded:
+    """Measure one kernel of the catalogue on this machine's GPU and show the run, without storing it.
 
     Raises:
         NoGPUError: there is no usable CUDA GPU; the message says what is missing and what to do instead.
@@ -102,7 +103,7 @@ def measure(kernel: str) -> Record:
     instead = f"check({kernel!r}) judges it on this CPU, and recorded({kernel!r}) shows the run that is stored."
     require_gpu(f"measure({kernel!r})", instead, run.family)
     bench = CudaBench()
-    return measure_run(run, bench, bench.ceilings())
+    return Recorded(run, measure_run(run, bench, bench.ceilings()))
 
 
 def record_all(

@@ -72,6 +72,14 @@ def spell_dtype(run: Run) -> str:
     return run.dtype
 
 
+def spell_shape(run: Run) -> str:
+    """Return the sizes in short: 8192³, 131072 × 4096."""
+    sizes = [size for name, size in run.shape.items() if name != "causal"]
+    if len(sizes) == 3 and len(set(sizes)) == 1:
+        return f"{sizes[0]}³"
+    return " × ".join(map(str, sizes))
+
+
 def speed(record: Record) -> str:
     """Return operations per second of what computes, bytes per second of what copies."""
     if record.run.flop:
@@ -105,14 +113,14 @@ def target_table(records: dict[str, Record] | None = None) -> str:
 def record_table(records: dict[str, Record] | None = None) -> str:
     """Return every kernel of the catalogue with its stored run as a Markdown table."""
     records = load_all() if records is None else records
-    lines = ["| Kernel | Shape | Median | Speed | Against | Run |", "|---|---|---|---|---|---|"]
+    lines = ["| Kernel | Shape | Run | Median | Speed | Against |", "|---|---|---|---|---|---|"]
     for run in RUNS:
-        shape = " × ".join(str(size) for name, size in run.shape.items() if name != "causal")
+        shape = spell_shape(run)
         record = records.get(run.name)
         if record is None:
-            lines.append(f"| `{run.name}` | {shape} | – | – | – | {NOT_YET} |")
+            lines.append(f"| {run.name} | {shape} | {NOT_YET} | – | – | – |")
             continue
         against = ", ".join(f"{record.share(name):.0%} of {name}" for name in run.baselines)
         median = f"{record.seconds * 1e3:.3f} ms"
-        lines.append(f"| `{run.name}` | {shape} | {median} | {speed(record)} | {against} | {record.badge} |")
+        lines.append(f"| {run.name} | {shape} | {record.badge} | {median} | {speed(record)} | {against} |")
     return "\n".join(lines)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from labsupport.cuda import measuring, records
-from labsupport.cuda.bench import Bench, Mismatch, Prepared, compare, launch_of, simt_arguments
+from labsupport.cuda.bench import Bench, Mismatch, Prepared, compare, simt_arguments
 from labsupport.cuda.catalogue import RUNS, Target, find, source_hash
 from labsupport.cuda.device import NoGPUError, status
 from labsupport.cuda.showing import NOT_YET, Recorded, record_table, recorded, target_table
@@ -220,7 +220,7 @@ def test_without_a_gpu_nothing_is_measured_and_the_reason_is_said(capsys):
 @pytest.mark.gpu
 @pytest.mark.skipif(not status(), reason=str(status()))
 def test_measure_on_this_gpu():
-    record = measuring.measure("triton-softmax")
+    record = measuring.measure("triton-softmax").record
     assert record.share("copy") > 0.1
 
 
@@ -282,37 +282,39 @@ def test_tables_say_what_was_not_measured_and_count_an_h200_only():
 
 # -- the real preparation, small and on the CPU ----------------------------------------------
 
-SMALL = {
-    "register": {"M": 20, "N": 18, "K": 9},  # one block of the simulator is 256 threads
-    "matmul": {"M": 40, "N": 36, "K": 20},
-    "transpose": {"rows": 40, "columns": 35},
-    "add": {"N": 300},
-    "sum": {"N": 300},
-    "softmax": {"rows": 3, "columns": 200},
-    "layer_norm": {"rows": 3, "columns": 200},
-}
-
 
 @pytest.mark.parametrize("name", [run.name for run in RUNS if run.family == "simt"])
 def test_the_ladder_is_launched_rightly(name):
     """The launch that numba-cuda makes on a GPU, made by the simulator; the comparison is the same."""
-    from dataclasses import replace
+    import labsupport.cuda as cuda
 
+    checked = cuda.check(name)
+    assert checked, checked
+    assert checked.report is not None
+
+
+def test_a_wrong_result_is_seen_by_the_comparison():
     import torch
 
-    from labsupport.cuda.bench import _inputs
-    from labsupport.cuda.simt import launch
+    from labsupport.cuda.bench import inputs_of
+    from labsupport.cuda.checking import small
 
-    run = find(name)
-    run = replace(run, shape=SMALL[run.rung] if run.rung in SMALL else SMALL[run.operation])
-    inputs = _inputs(run, torch.Generator().manual_seed(0), "cpu")
-    kernel, grid, block = launch_of(run)
-    arguments, out = simt_arguments(run, inputs)
-    launch(kernel, grid, block, *(a.numpy() if hasattr(a, "numpy") else a for a in arguments))
-    _, share = compare(run, inputs, lambda: out)
-    assert share <= 1
-    with pytest.raises(Mismatch, match="times what rounding explains"):
-        compare(run, inputs, lambda: out * 1.01)
+    for run in RUNS:
+        if run.family == "simt":
+            run = small(run)
+            inputs = inputs_of(run, torch.Generator().manual_seed(0), "cpu")
+            _, out = simt_arguments(run, inputs)
+            with pytest.raises(Mismatch, match="times what rounding explains"):
+                compare(run, inputs, lambda out=out: torch.ones_like(out))
+
+
+def test_check_by_name_takes_the_name_alone():
+    import labsupport.cuda as cuda
+
+    with pytest.raises(TypeError, match="takes the name alone"):
+        cuda.check("simt-vector-add", 1, 32)
+    with pytest.raises(ValueError, match="no kernel is called 'vector-add'"):
+        cuda.check("vector-add")
 
 
 @pytest.mark.skipif(not str(status()).find("Linux only") < 0, reason="Triton is made for Linux only")
