@@ -109,9 +109,14 @@ def describe() -> dict[str, Any]:
 
     properties = torch.cuda.get_device_properties(0)
     asked = ("driver_version", "clocks.sm", "clocks.mem", "clocks.max.sm", "power.limit")
-    index = torch.cuda.current_device()
     done = subprocess.run(
-        ["nvidia-smi", f"--id={index}", f"--query-gpu={','.join(asked)}", "--format=csv,noheader,nounits"],
+        # By its identity: CUDA_VISIBLE_DEVICES numbers the GPUs anew, and nvidia-smi does not see it.
+        [
+            "nvidia-smi",
+            f"--id=GPU-{properties.uuid}",
+            f"--query-gpu={','.join(asked)}",
+            "--format=csv,noheader,nounits",
+        ],
         capture_output=True,
         text=True,
         timeout=30,

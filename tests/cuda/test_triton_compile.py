@@ -164,3 +164,19 @@ def test_an_interpreting_process_is_refused():
         check=False,
     )
     assert "needs a process without TRITON_INTERPRET" in done.stderr
+
+
+def test_sizes_of_one_compile():
+    """Triton makes a constant of an argument that is 1, and a constant is no tensor."""
+    from labsupport.cuda.kernels import triton_kernels as k
+
+    products = {"a_ptr": "*fp32", "b_ptr": "*fp32", "c_ptr": "*fp32"}
+    ones = dict.fromkeys(k.matmul_kernel.arg_names[3:12], 1)
+    tile = {"BM": 64, "BN": 64, "BK": 16, "GROUP": 8, "EVEN_K": False, "PRECISION": "ieee"}
+    assert_fits(compile_kernel(k.matmul_kernel, products, ones | tile, num_warps=4))
+    rows = {"y_ptr": "*fp32", "x_ptr": "*fp32", "w_ptr": "*fp32", "b_ptr": "*fp32", "eps": "fp32"}
+    one = {"stride": 1, "N": 1, "BLOCK": 1}
+    assert_fits(compile_kernel(k.layer_norm_kernel, rows, one, num_warps=1))
+    flash = dict.fromkeys(("o_ptr", "q_ptr", "k_ptr", "v_ptr"), "*bf16") | {"scale": "fp32"}
+    head = {"queries": 1, "keys": 1, "D": 16, "BM": 128, "BN": 64, "CAUSAL": True, "PRECISION": "ieee"}
+    assert_fits(compile_kernel(k.flash_kernel, flash, head, num_warps=4))
