@@ -239,35 +239,44 @@ check_square = Several(
     },
 )
 
-check_partials = Formula(
+check_partials = Several(
     **_in_text("6.10"),
     id="two-partials",
     title="Question 2: two partial derivatives",
-    prompt="$f(x, y) = 2x + y^2$. Give a function of `(x, y)` that returns both partial derivatives, by $x$ and "
-    "by $y$.",
-    contract="`x`, `y`: floats. Result: a tuple of two numbers.",
+    prompt="$f(x, y) = 2x + y^2$ at $x = 4$, $y = 3$. Answer `by_x` and `by_y`, the two partial derivatives there.",
+    contract="A tuple `(by_x, by_y)`, or a dict with these two names.",
     hints=("Hold $y$ fixed and differentiate by $x$; then the other way round.", "One of the two is a constant."),
     checklist=(11,),
-    oracle=lambda x, y: (2.0, 2 * y),
-    sample=lambda rng: tuple(float(v) for v in rng.uniform(0.5, 3, 2)),
-    mistakes=(
-        Mistake(
-            name="swapped", answer=lambda x, y: (2 * y, 2.0), message="The two partial derivatives are in each other's "
-            "place."
+    parts={
+        "by_x": Number(
+            prompt="The partial derivative by $x$.",
+            expected=2.0,
+            mistakes=(
+                Mistake(name="swapped", answer=6.0, message="This is the partial derivative by y."),
+                Mistake(name="value", answer=8.0, message="This is the term with x, not its rate of change."),
+                Mistake(
+                    name="kept-the-rest",
+                    answer=2 + 3.0**2,
+                    message="Hold y fixed: its term is a constant, and a constant's derivative vanishes.",
+                ),
+            ),
         ),
-        Mistake(
-            name="values",
-            answer=lambda x, y: (2 * x, y**2),
-            message="These are the terms of the function, not their rates of change.",
+        "by_y": Number(
+            prompt="The partial derivative by $y$.",
+            expected=2 * 3.0,
+            mistakes=(
+                Mistake(name="swapped", answer=2.0, message="This is the partial derivative by x."),
+                Mistake(name="value", answer=9.0, message="This is the term with y, not its rate of change."),
+                Mistake(name="undifferentiated", answer=3.0, message="The square brings its factor down."),
+                Mistake(
+                    name="kept-the-rest",
+                    answer=2 * 4 + 2 * 3.0,
+                    message="Hold x fixed: its term is a constant, and a constant's derivative vanishes.",
+                ),
+            ),
         ),
-        Mistake(
-            name="kept-the-rest",
-            answer=lambda x, y: (2 + y**2, 2 * x + 2 * y),
-            message="The variable that is held fixed is a constant, and a constant's derivative vanishes.",
-        ),
-        Mistake(name="undifferentiated", answer=lambda x, y: (2.0, y), message="The square brings its factor down."),
-    ),
-)  # fmt: skip
+    },
+)
 
 check_chain = Number(
     **_in_text("6.10"),

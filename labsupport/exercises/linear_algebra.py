@@ -1411,7 +1411,10 @@ FACTORS: tuple[Exercise, ...] = (
         prompt="At which rank $r$, as a real number, do the factors of an $(m, n)$ matrix have exactly as many "
         "parameters as "
         "the matrix? Give it as a function `f(m, n)`.",
-        hints=("How many parameters do the factors have, and how many the matrix?", "Set the two equal, then solve for $r$."),
+        hints=(
+            "How many parameters do the factors have, and how many the matrix?",
+            "Set the two equal, then solve for $r$.",
+        ),
         oracle=lambda m, n: m * n / (m + n),
         sample=lambda rng: (float(rng.uniform(10, 5000)), float(rng.uniform(10, 5000))),
         mistakes=(

@@ -754,8 +754,8 @@ sample_categorical = Function(
     checklist=(8,),
     level="hard",
     points=2,
-    prompt="Write `sample(p, u)`: for each row of `p` one category by the sampler of section 4.1, the smallest $k$ with "
-    "$u < p_0 + \\dots + p_k$, where $u$ is the uniform number of that row.",
+    prompt="Write `sample(p, u)`: for each row of `p` one category by the sampler of section 4.1, the smallest $k$ "
+    "with $u < p_0 + \\dots + p_k$, where $u$ is the uniform number of that row.",
     contract="`p`: float32 or float64 (B, V), not negative, each row sums to 1 up to rounding; `u`: float64 (B,) in "
     "$[0, 1)$. Add up in float64. Where rounding leaves $u$ at or above the last sum: the last category of positive "
     "probability. Returns integers of shape (B,).",
