@@ -51,11 +51,18 @@
 
   /* ---------- Numbers with units ---------- */
 
-  var NUMBER = new RegExp(
-    "^[+\\-\u2212]?(?:\\d{1,3}(?:[,\u202f\u00a0 ]\\d{3})+(?!\\d)|\\d+(?:_\\d+)*|(?=\\.\\d))(?:\\.\\d*)?" +
-    "(?:[eE][+\\-\u2212]?\\d+|" + SPACE + "*[\u00d7x*]" + SPACE + "*10(?:\\^|\\*\\*)[+\\-\u2212]?\\d+)?");
-  var TEN = new RegExp(SPACE + "*[\u00d7x*]" + SPACE + "*10(?:\\^|\\*\\*)");
-  var LONGEST = 200, LARGEST_EXPONENT = 400;
+  var DECIMAL_NUMBER = "(?:[1-9][0-9]{0,2}(?:[,'\u2019\u202f\u00a0 ][0-9]{3})+(?![0-9])|[0-9]+(?:_[0-9]+)*|(?=\\.[0-9]))" +
+    "(?:\\.[0-9]*)?(?:[eE][+\\-\u2212]?[0-9]+)?";
+  var WHOLE_POWER = "[+\\-\u2212]?[0-9]+";
+  var POWER = "(?:" + SPACE + "*(?:\\^|\\*\\*)" + SPACE + "*(?:" + WHOLE_POWER + "|\\(" + WHOLE_POWER + "\\)|\\{" + WHOLE_POWER + "\\}))?";
+  var TIMES = SPACE + "*(?:\\*(?!\\*)|[\u00d7x\u00b7\u22c5/])" + SPACE + "*";
+  var NUMBER = new RegExp("^[\u2248~=]?" + SPACE + "*[+\\-\u2212]?" + DECIMAL_NUMBER + POWER + "(?:" + TIMES + DECIMAL_NUMBER + POWER + ")*");
+  var FACTOR = "([\u00d7x*\u00b7\u22c5/]?)" + SPACE + "*(" + DECIMAL_NUMBER + ")(" + POWER + ")";
+  var RAISED = /[\u207a\u207b]?[\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+/g;
+  var SUPERSCRIPTS = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079";
+  var COMMA = new RegExp("^," + SPACE + "*[0-9]");
+  var MORE = new RegExp("^(?:[+\\-\u2212\u2013\u00b1^]|\\*\\*|\\.\\.)?" + SPACE + "*\\.?[0-9]");
+  var LONGEST = 200, LARGEST_EXPONENT = 400, LARGEST_POWER = 5000;
 
   /** What is wrong with an answer before it has a value. */
   function Finding(text) { this.text = text; }
@@ -64,24 +71,62 @@
   function parseNumber(text) {
     text = strip(text);
     if (!text) { throw new Finding(say("number-empty")); }
+    if (Array.from(text).length > LONGEST) { throw new Finding(say("number-parse")); }
+    text = text.replace(RAISED, function (raised) {
+      return "^" + raised.replace(/\u207a/g, "+").replace(/\u207b/g, "-").replace(/[^+-]/g, function (sign) {
+        return SUPERSCRIPTS.indexOf(sign);
+      });
+    });
     var match = NUMBER.exec(text);
-    if (!match || Array.from(text).length > LONGEST) { throw new Finding(say("number-parse")); }
-    return [exactNumber(match[0]), strip(text.slice(match[0].length))];
+    if (!match || !/[0-9]/.test(match[0])) { throw new Finding(say("number-parse")); }
+    var value = exactNumber(match[0]), rest = strip(text.slice(match[0].length));
+    if (COMMA.test(rest)) { throw new Finding(say("number-comma")); }
+    if (MORE.test(rest)) { throw new Finding(say("number-more")); }
+    return [value, rest];
   }
 
+  /** The product of the factors: 1.5 * 2**30, 2/3, 2^-24. */
   function exactNumber(text) {
-    var plain = text.replace(/\u2212/g, "-").replace(TEN, "e").replace(/[_,\u202f\u00a0 ]/g, "").toLowerCase();
+    var plain = text.replace(/\u2212/g, "-").replace(/^[\u2248~= ]+/, "");
+    var value = [plain[0] === "-" ? -1n : 1n, 1n], factors = new RegExp(FACTOR, "g"), match;
+    plain = plain.replace(/^[+-]+/, "");
+    while ((match = factors.exec(plain)) !== null) {
+      var factor = raised(decimal(match[2]), match[3]);
+      if (match[1] === "/" && factor[0] === 0n) { throw new Finding(say("number-infinite")); }
+      value = match[1] === "/" ? over(value, factor) : times(value, factor);
+    }
+    return value;
+  }
+
+  function decimal(text) {
+    var plain = text.replace(/[_,'\u2019\u202f\u00a0 ]/g, "").toLowerCase();
     var at = plain.indexOf("e");
     var mantissa = at < 0 ? plain : plain.slice(0, at);
     var exponent = at < 0 ? "" : plain.slice(at + 1);
     if (exponent.length > 5 || Math.abs(parseInt(exponent || "0", 10)) > LARGEST_EXPONENT) {
       throw new Finding(say("number-huge"));
     }
-    var negative = mantissa[0] === "-";
-    var parts = mantissa.replace(/^[+-]/, "").split(".");
+    var parts = mantissa.split(".");
     var digits = BigInt((parts[0] || "") + (parts[1] || "") || "0");
-    var value = [negative ? -digits : digits, 1n];
-    return times(value, tenTo(parseInt(exponent || "0", 10) - (parts[1] || "").length));
+    return reduced(times([digits, 1n], tenTo(parseInt(exponent || "0", 10) - (parts[1] || "").length)));
+  }
+
+  function reduced(value) {
+    var a = value[0] < 0n ? -value[0] : value[0], b = value[1];
+    while (b) { var rest = a % b; a = b; b = rest; }
+    return [value[0] / a, value[1] / a];
+  }
+
+  /** Raise a number to a whole power, within bounds. */
+  function raised(base, power) {
+    var digits = power.replace(/[ \t^*(){}]/g, "");
+    if (!digits) { return base; }
+    var exponent = digits.length <= 6 ? parseInt(digits, 10) : LARGEST_POWER + 1;
+    var length = String(base[0]).length + String(base[1]).length - 1;
+    if (Math.abs(exponent) * length > LARGEST_POWER) { throw new Finding(say("number-huge")); }
+    if (base[0] === 0n && exponent < 0) { throw new Finding(say("number-infinite")); }
+    var above = base[0] ** BigInt(Math.abs(exponent)), below = base[1] ** BigInt(Math.abs(exponent));
+    return exponent < 0 ? [below, above] : [above, below];
   }
 
   /** Read a unit such as GiB, TFLOP/s or FLOP/B: its size in base units and its dimension. */
@@ -125,6 +170,20 @@
     return [above.join("·") || "one"].concat(below).join(" per ");
   }
 
+  /** The unit of an answer; a number without one may also be followed by the word for what it counts. */
+  function unitOf(text, record, number) {
+    var unit, named = record.words.indexOf(fold(strip(text))) >= 0;
+    try {
+      unit = parseUnit(text);
+    } catch (error) {
+      if (!(error instanceof Finding) || !named) { throw error; }
+      return { size: [1n, 1n], dimension: [] };
+    }
+    var parts = unit.dimension, whole = number[0] % number[1] === 0n;
+    var counts = parts.length === 1 && parts[0][1] === 1 && data.counts.indexOf(parts[0][0]) >= 0;
+    return counts && whole && named ? { size: [1n, 1n], dimension: [] } : unit;
+  }
+
   function judgeNumber(record, text) {
     var due = fraction(record.value), mine, unit;
     try {
@@ -136,7 +195,7 @@
         }
         unit = record.unit || "";
       }
-      unit = parseUnit(unit);
+      unit = unitOf(unit, record, parsed[0]);
       mine = times(parsed[0], unit.size);
     } catch (error) {
       if (!(error instanceof Finding)) { throw error; }

@@ -19,7 +19,7 @@ from labsupport.grading import units
 from labsupport.grading.contents import CHAPTERS, CHECKLIST
 from labsupport.grading.files import write_atomically
 from labsupport.grading.messages import MESSAGES
-from labsupport.grading.number import SLIP_RTOL, SLIPS, quantity, read
+from labsupport.grading.number import SLIP_RTOL, SLIPS, quantity, read, words
 from labsupport.grading.records import Choice, Exercise, Number, Several, Shape
 from labsupport.grading.units import Dimension
 from labsupport.grading.verdict import SYMBOLS, WORDS
@@ -60,6 +60,7 @@ _PART: dict[str, Any] = {
         "percent": _TEXT,
         "unit": {"type": ["string", "null"]},
         "example": _TEXT,
+        "words": {"type": "array", "items": _TEXT},
         "mistakes": _MISTAKES,
     },
     "required": ["kind", "section", "prompt"],
@@ -68,7 +69,7 @@ _PART: dict[str, Any] = {
         for kind, needed in (
             ("choice", ["options"]),
             ("shape", ["shape", "mistakes"]),
-            ("number", ["value", "dimension", "exact", "rtol", "percent", "unit", "example", "mistakes"]),
+            ("number", ["value", "dimension", "exact", "rtol", "percent", "unit", "example", "words", "mistakes"]),
         )
     ],
     "additionalProperties": False,
@@ -131,9 +132,10 @@ SCHEMA: dict[str, Any] = {
         "plainUnits": {"type": "object", "additionalProperties": _FRACTION},
         "unitOrder": {"type": "array", "items": {"type": "string"}},
         "dimensionWords": {"type": "object", "additionalProperties": _TEXT},
+        "counts": {"type": "array", "items": _TEXT},
     },
     "required": ["version", "chapters", "checklist", "exercises", "order", "messages", "symbols", "words", "slips",
-                 "slipRtol", "units", "plainUnits", "unitOrder", "dimensionWords"],
+                 "slipRtol", "units", "plainUnits", "unitOrder", "dimensionWords", "counts"],
     "additionalProperties": False,
 }  # fmt: skip
 
@@ -201,6 +203,7 @@ def _unit_tables() -> dict[str, Any]:
         "plainUnits": {name: _fraction(size) for name, size in units._PLAIN.items()},
         "unitOrder": [*units._UNITS, *units._RATES, "%"],
         "dimensionWords": dict(units._WORDS),
+        "counts": sorted(units.COUNTS),
     }
 
 
@@ -256,6 +259,7 @@ def _number(record: Number) -> dict[str, Any]:
         "percent": f"{100 * record.rtol:g}",
         "unit": record.default_unit,
         "example": units.example(due.dimension),
+        "words": list(words(record)),
         "mistakes": mistakes,
     }
 

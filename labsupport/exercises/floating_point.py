@@ -351,6 +351,12 @@ BEST_SUM = Function(
             message="Sorting helps, but the running sum is still a float16, and it still stalls.",
         ),
         Mistake(
+            name="sorted-by-value",
+            answer=_quiet(lambda x: float(_half_loop(x, sorted))),
+            message="Sorting by value puts small terms first only where all are positive, and the running sum is "
+            "still a float16: it still stalls.",
+        ),
+        Mistake(
             name="float16-tree",
             answer=_quiet(lambda x: float(reductions.sum_pairwise(np.asarray(x)))),
             message="A tree in float16 loses less than a loop. Each of its additions still rounds to 11 bits.",
@@ -869,6 +875,7 @@ def _scaler_cases(rng: np.random.Generator) -> list[Case]:
         (2.0**power, 3, True, 10),
         (2.0**power, 9, True, 10),
         (2.0**power, 4, False, 10),
+        (1.0, 3, False, 10),
     ]
     words = {True: "all finite", False: "not finite"}
     return [Case(args=row, label=f"{words[row[2]]}, interval {row[3]}") for row in rows]

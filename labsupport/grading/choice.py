@@ -4,6 +4,7 @@ Every option explains itself, so a wrong choice teaches as much as the right one
 name the right key.
 """
 
+import re
 from typing import Any
 
 import numpy as np
@@ -32,19 +33,43 @@ def judge(record: Choice, answer: Any) -> Verdict:
 
 def read(record: Choice, answer: Any) -> tuple[str, ...]:
     """Return the chosen keys in the options' order, or raise ``Finding``."""
-    several = len(record.correct) > 1
-    if several and type(answer) in (tuple, list, set, frozenset):
+    kind = type(answer)
+    if kind in (tuple, list, set, frozenset):
         items = list(answer)
-    elif several and type(answer) is str and "," in answer:
-        items = answer.split(",")
+    elif kind is np.ndarray and answer.ndim == 1 and answer.dtype.kind == "U":
+        items = answer.tolist()
     else:
-        items = [answer]
+        items = _split(record, answer) if kind is str else [answer]
     if not items:
         raise Finding(say("choice-none"))
-    if not several and type(answer) in (tuple, list, set, frozenset):
-        raise Finding(say("choice-one"))
     chosen = {_key(record, item) for item in items}
+    if len(chosen) > 1 and len(record.correct) == 1:
+        raise Finding(say("choice-one"))
     return tuple(key for key in record.options if key in chosen)
+
+
+def _split(record: Choice, text: str) -> list[str]:
+    """Split a text into keys where it is a list of them, as in ``"a, c"`` and ``"a and c"``."""
+    if _named(record, text) is not None:
+        return [text]
+    items = [item for item in re.split(r"[,;&+\s]+", text.strip()) if item and item != "and"]
+    return items if len(items) > 1 and all(_named(record, item) for item in items) else [text]
+
+
+def _named(record: Choice, text: str) -> str | None:
+    """Return the key that a text stands for: the key itself, ``b)``, ``option b``, or the option's own words."""
+    plain = _bare(text)
+    for key in record.options:
+        if plain in (_bare(key), f"option {_bare(key)}"):
+            return key
+    for key, option in record.options.items():
+        if plain in (_bare(option.text), _bare(f"{key}) {option.text}")):
+            return key
+    return None
+
+
+def _bare(text: str) -> str:
+    return " ".join(text.split()).strip("()\"'` ").rstrip(".").casefold()
 
 
 def _key(record: Choice, item: Any) -> str:
@@ -57,8 +82,7 @@ def _key(record: Choice, item: Any) -> str:
         item = str(int(item))
     elif kind is not str:
         raise Finding(say("choice-kind", key=next(iter(record.options)), what=type_name(item)))
-    text = item.strip().strip("()").rstrip(".").casefold()
-    for key in record.options:
-        if key.casefold() == text:
-            return key
-    raise Finding(say("choice-unknown", keys=", ".join(record.options)))
+    key = _named(record, item)
+    if key is None:
+        raise Finding(say("choice-unknown", keys=", ".join(record.options)))
+    return key

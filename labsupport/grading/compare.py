@@ -19,6 +19,7 @@ from labsupport.grading.tolerance import EPS, Tolerance, coarsest, float_name
 _SCALARS = (bool, int, float, complex)
 #: Names of dtypes outside NumPy that are float formats; they are widened to float32, which is exact.
 _SMALL_FLOATS = ("bfloat16", "float8_e5m2", "float8_e4m3fn")
+_MOST = 2**27
 _KINDS = {"b": "true or false", "i": "whole numbers", "f": "floating-point numbers", "c": "complex numbers"}
 
 
@@ -82,9 +83,9 @@ def read(value: Any, like: Any = None, lists: bool = False) -> Tree:
             raise Finding(f"you returned {type_name(value)}, where {_due(like)} is due.")
         below = like if isinstance(like, tuple) and len(like) == len(items) else (None,) * len(items)
         return tuple(read(item, part, lists) for item, part in zip(items, below, strict=True))
-    if kind is dict:
+    if issubclass(kind, dict):
         parts = like if isinstance(like, dict) else {}
-        return {key: read(item, parts.get(key), lists) for key, item in value.items() if _is_key(key)}
+        return {key: read(item, parts.get(key), lists) for key, item in dict.items(value) if _is_key(key)}
     tensor = _torch_leaf(value)
     if tensor is not None:
         return tensor
@@ -118,6 +119,8 @@ def _python_number(value: Any) -> np.ndarray:
 
 
 def _leaf(array: np.ndarray, bare: bool = False) -> Leaf:
+    if array.size > _MOST:  # a view can claim any size, and a copy of it takes all memory there is
+        raise Finding(f"you returned an array of shape {array.shape}: far more numbers than any exercise asks for.")
     name = float_name(array.dtype)
     if array.dtype.name in _SMALL_FLOATS:
         return Leaf(array.astype(np.float32), name)
@@ -257,10 +260,10 @@ def _shape_help(result: Leaf, form: Leaf) -> str:
 
 
 def _compare_dtype(result: Leaf, form: Leaf, rules: Rules, where: str) -> None:
-    scalar = result.bare and not result.listed and form.values.shape == ()
-    if result.kind != form.kind and not (scalar and {result.kind, form.kind} == {"i", "f"}):
+    single = form.values.shape == ()  # 8388608.0 for 8388608, and 2 for 2.0, whichever library made the number
+    if result.kind != form.kind and not (single and {result.kind, form.kind} == {"i", "f"}):
         raise Finding(f"{where}you returned {result.says()}; {_KINDS[form.kind]} are due.")
-    if scalar or result.listed or form.kind not in "fc":
+    if (single and result.bare) or result.listed or result.kind not in "fc" or form.kind not in "fc":
         return
     mine, due = result.format or "float64", form.format or "float64"
     if rules.exact_dtype and mine != due:

@@ -53,7 +53,7 @@ class Observed:
 class Known:
     """What the judge knows of a record under one seed; computed once."""
 
-    prepared: list[Prepared]
+    prepared: tuple[Prepared, ...]
     mistakes: dict[str, list[Observed]] = field(default_factory=dict)
 
 
@@ -93,7 +93,7 @@ def prepare(record: Function, seed: int) -> Known:
             cases = [_prepared(record, case) for case in plain]
         if not cases:
             raise ValueError(f"exercise {record.id!r} has no cases")
-        by_seed[seed] = Known(cases)
+        by_seed[seed] = Known(tuple(cases))
     return by_seed[seed]
 
 
@@ -105,6 +105,8 @@ def _prepared(record: Function, case: Case) -> Prepared:
     args, kwargs = _raised((case.args, dict(case.kwargs))) if record.upcast else (case.args, case.kwargs)
     better = record.reference or record.oracle
     truth = read(_call(record, better, *_copied((args, dict(kwargs)))), like=form, lists=True)
+    for leaf in (*leaves(form), *leaves(truth)):
+        leaf.values.flags.writeable = False
     return Prepared(case, form, truth, rules)
 
 
@@ -147,7 +149,7 @@ def _raised(value: Any) -> Any:
 
 
 def _observe(
-    record: Function, answer: Callable[..., Any], seed: int, prepared: list[Prepared]
+    record: Function, answer: Callable[..., Any], seed: int, prepared: tuple[Prepared, ...]
 ) -> tuple[list[Observed], tuple[str, ...]]:
     """Run an answer on fresh copies of all cases, up to one that does not end; return what it did."""
     cases = record.cases(record.rng(seed))
@@ -173,6 +175,9 @@ def _observe_one(record: Function, answer: Callable[..., Any], case: Case, known
         tree = read(outcome.value, like=known.form, lists=record.lists)
     except Finding as finding:
         return Observed(value=outcome.value, refused=finding.text, mutated=mutated, replaced=outcome.replaced)
+    except RecursionError:
+        refused = "you returned containers that hold containers without end."
+        return Observed(value=outcome.value, refused=refused, mutated=mutated, replaced=outcome.replaced)
     return Observed(tree, outcome.value, mutated=mutated, replaced=outcome.replaced)
 
 
@@ -297,7 +302,7 @@ def _recognise(record: Function, known: Known, observed: list[Observed], seed: i
 
 
 def _explains(
-    record: Function, prepared: list[Prepared], mistaken: list[Observed], observed: list[Observed]
+    record: Function, prepared: tuple[Prepared, ...], mistaken: list[Observed], observed: list[Observed]
 ) -> set[int]:
     """Return the cases on which a mistake differs from the truth, if the answer agrees with it on all of them."""
     differs: set[int] = set()
@@ -325,7 +330,7 @@ def _agree(prepared: Prepared, wrong: Observed, seen: Observed) -> bool:
     return True
 
 
-def _measure(record: Function, prepared: list[Prepared]) -> str:
+def _measure(record: Function, prepared: tuple[Prepared, ...]) -> str:
     """Say what was held against what: the number of cases and the tolerance."""
     count = f"{len(prepared)} case{'' if len(prepared) == 1 else 's'}"
     formats: list[str] = []

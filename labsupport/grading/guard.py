@@ -11,12 +11,12 @@ import random
 import signal
 import sys
 import threading
-import time
 import types
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from time import monotonic, process_time
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,8 @@ OUTPUT_LIMIT = 10_000
 #: After the time is up the timer repeats: first calmly, then so fast that even a bare
 #: ``except:`` inside an endless loop meets a second exception within its own handler.
 _CALM, _FAST, _CALM_TICKS = 0.02, 0.00005, 3
+#: The timer itself: while an answer runs, the functions of ``signal`` leave it alone.
+_set_timer = getattr(signal, "setitimer", None)
 #: How long imports inside an answer are waited for.
 _IMPORT_SECONDS = 120.0
 NO_TIMER = "there is no timer here, so an endless loop would have to be interrupted by hand."
@@ -82,18 +84,26 @@ def _invoke(call: Callable[[], Any]) -> Any:
     return call()
 
 
-def run(call: Callable[[], Any]) -> Outcome:
-    """Run ``call`` inside a ``session``. Raises nothing but the reader's KeyboardInterrupt."""
+def run(
+    call: Callable[[], Any],
+    find: Callable[[], list[tuple[types.ModuleType, str]]] = pristine.replaced,
+    restore: Callable[[], object] = pristine.restore,
+) -> Outcome:
+    """Run ``call`` inside a ``session``. Raises nothing but the reader's KeyboardInterrupt.
+
+    ``find`` and ``restore`` are bound here, so that an answer that replaces them meets the originals.
+    """
     try:
         outcome = Outcome(value=_invoke(call))
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         outcome = Outcome(raised=error)
-    names = tuple(f"{module.__name__}.{name}" for module, name in pristine.replaced())
-    if not names:
+    changed = find()
+    if not changed:
         return outcome
-    pristine.restore()
+    restore()
+    names = tuple(f"{module.__name__}.{name}" for module, name in changed)
     return Outcome(outcome.value, outcome.raised, names)
 
 
@@ -111,7 +121,7 @@ def session(seconds: float) -> Iterator[tuple[str, ...]]:
 
     ``seconds`` is the time for all calls together.
     """
-    with _settings(), _streams(), _no_exit(), _deadline(seconds) as timed:
+    with pristine.modules(), _settings(), _streams(), _no_exit(), _deadline(seconds) as timed, _signals():
         yield () if timed else (NO_TIMER,)
 
 
@@ -126,10 +136,10 @@ class _Clock:
         self.restart()
 
     def restart(self) -> None:
-        self.computing, self.wall = time.process_time(), time.monotonic()
+        self.computing, self.wall = process_time(), monotonic()
 
     def is_up(self) -> bool:
-        return time.process_time() - self.computing >= self.seconds or time.monotonic() - self.wall >= 4 * self.seconds
+        return process_time() - self.computing >= self.seconds or monotonic() - self.wall >= 4 * self.seconds
 
 
 @contextmanager
@@ -139,11 +149,11 @@ def _deadline(seconds: float) -> Iterator[bool]:
     An import is never cut short, because half a module would stay loaded: it is waited for, and the
     time starts anew after it.
     """
-    if not has_timer():
+    if _set_timer is None or not has_timer():
         yield False
         return
     clock, ticks, importing = _Clock(seconds), 0, False
-    patience = time.monotonic() + _IMPORT_SECONDS
+    patience = monotonic() + _IMPORT_SECONDS
 
     def ring(number: int, frame: types.FrameType | None) -> None:
         nonlocal ticks, importing
@@ -153,25 +163,52 @@ def _deadline(seconds: float) -> Iterator[bool]:
             frame = frame.f_back
         if frame is None:
             return  # the call is over: nothing to stop
-        if (importing or was_importing) and time.monotonic() < patience:
+        if (importing or was_importing) and monotonic() < patience:
             clock.restart()
             return
         if not clock.is_up():
             return
         ticks += 1
         if ticks == _CALM_TICKS:
-            signal.setitimer(signal.ITIMER_REAL, _FAST, _FAST)
+            _set_timer(signal.ITIMER_REAL, _FAST, _FAST)
         raise TimeUp
 
     handler = signal.signal(signal.SIGALRM, ring)
-    timer = signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001), _CALM)
+    timer = _set_timer(signal.ITIMER_REAL, max(seconds, 0.001), _CALM)
     try:
         yield True
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        _set_timer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
         if timer[0]:
-            signal.setitimer(signal.ITIMER_REAL, *timer)
+            _set_timer(signal.ITIMER_REAL, *timer)
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Keep the timer in the judge's hands, and put back what an answer does when it is interrupted or ended."""
+    if not has_timer():
+        yield
+        return
+    kept = (signal.signal, signal.setitimer, signal.alarm)
+    set_handler, set_timer, _ = kept
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def handle(number: int, handler: Any) -> Any:
+        return signal.getsignal(number) if number == signal.SIGALRM else set_handler(number, handler)
+
+    def start(which: int, seconds: float, interval: float = 0.0) -> tuple[float, float]:
+        return (0.0, 0.0) if which == signal.ITIMER_REAL else set_timer(which, seconds, interval)
+
+    for name, stand_in in {"signal": handle, "setitimer": start, "alarm": lambda seconds: 0}.items():
+        setattr(signal, name, stand_in)
+    try:
+        yield
+    finally:
+        signal.signal, signal.setitimer, signal.alarm = kept
+        for number, handler in handlers.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
 
 
 @contextmanager

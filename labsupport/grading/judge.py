@@ -20,6 +20,7 @@ def judge(record: Exercise, answer: Any = MISSING, seed: int = SEED) -> Verdict:
     """Judge ``answer`` to ``record`` on the inputs that ``seed`` gives. Never raises an ``Exception``."""
     try:
         notes = pristine.restore()
+        pristine.hold()
         with guard.quiet():
             verdict = todo(record) if record.is_open(answer) else record.judge(answer, seed)
     except Exception as error:

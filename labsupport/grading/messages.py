@@ -7,6 +7,7 @@ words as the notebook. No template may have a place for the expected value.
 MESSAGES: dict[str, str] = {
     # Shapes
     "shape-kind": "a shape is due, such as (2, 3); you passed {what}.",
+    "shape-bare": "a shape with one axis is written with a comma, such as (2,), because (2) is only the number.",
     "shape-string": "a shape is due as a tuple of whole numbers, such as (2, 3), without quotes.",
     "shape-entry": "the size of axis {axis} is {what}; whole numbers are due.",
     "shape-negative": "the size of axis {axis} is negative; a size is 0 or more.",
@@ -19,6 +20,8 @@ MESSAGES: dict[str, str] = {
     "number-kind": "a number is due, such as 1.5 or \"1.5 GiB\"; you passed {what}.",
     "number-empty": "the text is empty; a number is due.",
     "number-parse": "this text does not start with a number.",
+    "number-comma": "write a decimal point, not a comma: 1.5.",
+    "number-more": "one number is due; after the first one this text goes on with another.",
     "number-huge": "the number is written with an exponent that no quantity in this book needs.",
     "number-pair": "a pair of a number and a unit is due, such as (1.5, \"GiB\").",
     "number-nan": "NaN is not a number that can be right.",

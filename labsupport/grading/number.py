@@ -76,7 +76,7 @@ def judge(record: Number, answer: Any) -> Verdict:
     """Return the verdict on a number."""
     due = quantity(record.expected, record.unit)
     try:
-        mine = read(answer, record.default_unit, due.dimension)
+        mine = read(answer, record.default_unit, due.dimension, words(record))
     except Finding as error:
         return failed(record, error.text)
     if mine.dimension != due.dimension:
@@ -101,11 +101,18 @@ def quantity(value: Any, unit: str) -> Quantity:
     return Quantity(_number(value) * known.size, known.dimension)
 
 
-def read(answer: Any, default_unit: str | None, dimension: Dimension) -> Quantity:
+def words(record: Number) -> tuple[str, ...]:
+    """Return the words of the question, which may stand behind a number that has no unit: ``512 samples``."""
+    if quantity(1, record.unit).dimension != units.NONE:
+        return ()
+    return units.words_of(f"{record.title} {record.prompt} {record.contract}")
+
+
+def read(answer: Any, default_unit: str | None, dimension: Dimension, counted: tuple[str, ...] = ()) -> Quantity:
     """Return an answer as an exact quantity; ``Finding`` where it is none.
 
     A bare number takes ``default_unit``; without one, it is a number without a unit only where the
-    quantity due has none.
+    quantity due has none. ``counted`` are names that may then stand in a unit's place.
     """
     unit = ""
     value = answer
@@ -130,7 +137,11 @@ def read(answer: Any, default_unit: str | None, dimension: Dimension) -> Quantit
         unit = default_unit or ""
     try:
         known = units.parse_unit(unit)
+        if units.is_count(known.dimension) and number.denominator == 1 and unit.strip().casefold() in counted:
+            return Quantity(number, units.NONE)
     except units.UnknownUnit as error:
+        if unit.strip().casefold() in counted:
+            return Quantity(number, units.NONE)
         close = f" Did you mean {' or '.join(error.close)}?" if error.close else ""
         raise Finding(say("number-unit-unknown", unit=f'"{error.unit}"', close=close)) from None
     return Quantity(number * known.size, known.dimension)

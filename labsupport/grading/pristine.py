@@ -5,43 +5,82 @@ replaced function back and names it. It must never touch a name that was not the
 """
 
 import builtins
+import copy
+import dis
+import html
 import math
+import os
+import sys
+import time
 import types
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-_MODULES: tuple[types.ModuleType, ...] = (np, np.linalg, np.random, math, builtins)
-#: Of the built-in names only these: a notebook's kernel replaces others, such as ``input``, for every cell.
-_BUILTINS = frozenset(
-    f.__name__
-    for f in (
-        *(abs, all, any, bool, complex, dict, divmod, enumerate, float, frozenset, getattr, int, isinstance),
-        *(iter, len, list, map, max, min, next, pow, range, reversed, round, set, setattr, slice, sorted),
-        *(str, sum, tuple, type, zip),
+#: Built-in names that a notebook's kernel replaces itself, for every cell.
+_OF_THE_KERNEL = frozenset(
+    {"input", "exit", "quit", "copyright", "credits", "license", "help", "breakpoint", "display"}
+)
+#: Of these modules only the named functions are held: the guard replaces others for a while, and a test may too.
+_NAMED: dict[types.ModuleType, frozenset[str]] = {
+    os: frozenset({"getcwd", "chdir", "fspath"}),
+    sys: frozenset({"gettrace", "settrace", "getprofile", "setprofile", "getrecursionlimit", "_getframe"}),
+    time: frozenset({"monotonic", "process_time", "perf_counter"}),
+    warnings: frozenset({"catch_warnings", "simplefilter", "filterwarnings", "warn"}),
+    copy: frozenset({"copy", "deepcopy"}),
+    dis: frozenset({"get_instructions"}),
+    html: frozenset({"escape"}),
+}
+_WHOLE: tuple[types.ModuleType, ...] = (np, np.linalg, np.random, math, builtins)
+#: The book's own modules that decide a verdict; each is held from the first check after it is loaded.
+_DECIDING = tuple(
+    f"labsupport.grading.{name}"
+    for name in (
+        *("answers", "choice", "compare", "forbidden", "formula", "function", "guard", "judge", "messages"),
+        *("number", "pristine", "records", "several", "shape", "tolerance", "units", "verdict", "written"),
     )
 )
+_PACKAGES = ("labsupport.ops.", "labsupport.cost.")
+
+
+def _is_own(name: str) -> bool:
+    return name in _DECIDING or name.startswith(_PACKAGES)
 
 
 def _functions(module: types.ModuleType) -> dict[str, Any]:
+    named = _NAMED.get(module)
+    own = _is_own(module.__name__)
     return {
         name: value
         for name, value in vars(module).items()
-        if callable(value) and (name in _BUILTINS if module is builtins else not name.startswith("_"))
+        if (isinstance(value, types.FunctionType | type) if own else callable(value))
+        and (name in named if named is not None else own or not name.startswith("_"))
+        and not (module is builtins and name in _OF_THE_KERNEL)
     }
 
 
-_ORIGINAL: tuple[tuple[types.ModuleType, dict[str, Any]], ...] = tuple(
-    (module, _functions(module)) for module in _MODULES
-)
+_original: list[tuple[types.ModuleType, dict[str, Any]]] = [
+    (module, _functions(module)) for module in (*_WHOLE, *_NAMED)
+]
+_held: set[str] = set()
+
+
+def hold() -> None:
+    """Hold the book's own modules as well, as they are now: those loaded since the last time."""
+    for name in [name for name in list(sys.modules) if _is_own(name) and name not in _held]:
+        module = sys.modules[name]
+        if type(module) is types.ModuleType:
+            _held.add(name)
+            _original.append((module, _functions(module)))
 
 
 @contextmanager
 def substituted(module: types.ModuleType, name: str, value: Any) -> Iterator[None]:
     """Put ``value`` in the place of a function on the judge's own behalf, which is no replacement."""
-    known = next((functions for other, functions in _ORIGINAL if other is module), {})
+    known = next((functions for other, functions in _original if other is module), {})
     original = getattr(module, name)
     setattr(module, name, value)
     if name in known:
@@ -54,23 +93,41 @@ def substituted(module: types.ModuleType, name: str, value: Any) -> Iterator[Non
             known[name] = original
 
 
+_GONE = object()
+
+
 def replaced() -> list[tuple[types.ModuleType, str]]:
-    """Return the functions that are not the original ones now, as (module, name)."""
-    gone = object()
+    """Return the functions that are not the original ones now, as (module, name).
+
+    Neither this nor ``restore`` may call a built-in function: it may be the one that was replaced.
+    """
     return [
         (module, name)
-        for module, original in _ORIGINAL
-        for now in (vars(module),)
+        for module, original in _original
+        for now in (module.__dict__,)
         for name, value in original.items()
-        if now.get(name, gone) is not value
+        if now.get(name, _GONE) is not value
     ]
 
 
-def restore() -> tuple[str, ...]:
+def restore(find: Callable[[], list[tuple[types.ModuleType, str]]] = replaced) -> tuple[str, ...]:
     """Put the original functions back; return one note for each that had been replaced."""
-    changed = replaced()
+    changed = find()
     for module, name in changed:
-        original = next(functions for known, functions in _ORIGINAL if known is module)
-        setattr(module, name, original[name])
+        for known, functions in _original:
+            if known is module:
+                module.__dict__[name] = functions[name]
     names = [f"{module.__name__}.{name}" for module, name in changed]
     return (f"{', '.join(names)} had been replaced; the original is back.",) if names else ()
+
+
+@contextmanager
+def modules() -> Iterator[None]:
+    """Put modules back that were replaced or taken out of ``sys.modules`` meanwhile; new ones stay."""
+    before = dict(sys.modules)
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            if sys.modules.get(name) is not module:
+                sys.modules[name] = module

@@ -49,7 +49,8 @@ def read(record: Several, answer: Any) -> Mapping[str, Any]:
         if len(items) != len(names):
             raise Finding(f"{len(names)} answers are due ({', '.join(names)}); you passed {len(items)}.")
         return dict(zip(names, items, strict=True))
-    if kind is dict:
+    if issubclass(kind, dict):
+        answer = dict(dict.items(answer))  # as it is, whatever a subclass makes of a missing key
         unknown = [key for key in answer if type(key) is not str or key not in names]
         missing = [name for name in names if name not in answer]
         if unknown or missing:

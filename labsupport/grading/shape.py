@@ -35,6 +35,8 @@ def read(answer: Any) -> tuple[int, ...]:
     kind = type(answer)
     if kind is str:
         raise Finding(say("shape-string"))
+    if kind is int or issubclass(kind, np.integer):
+        raise Finding(say("shape-bare"))
     if issubclass(kind, tuple):
         items = list(tuple.__iter__(answer))
     elif kind is list:

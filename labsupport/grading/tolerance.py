@@ -5,21 +5,24 @@ the longest reduction, ``scale`` the magnitude of the result. This file must nev
 answer's values: the tolerance depends on the inputs and the reference alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 #: Machine epsilon of every float format the judge may meet, by dtype name.
-EPS: dict[str, float] = {
-    "float8_e5m2": 2.0**-2,
-    "float8_e4m3fn": 2.0**-3,
-    "bfloat16": 2.0**-7,
-    "float16": 2.0**-10,
-    "float32": 2.0**-23,
-    "float64": 2.0**-52,
-}
+EPS: Mapping[str, float] = MappingProxyType(
+    {
+        "float8_e5m2": 2.0**-2,
+        "float8_e4m3fn": 2.0**-3,
+        "bfloat16": 2.0**-7,
+        "float16": 2.0**-10,
+        "float32": 2.0**-23,
+        "float64": 2.0**-52,
+    }
+)
 #: One unit of rounding error counts as float64 from here on: the reference itself is no better.
 FINEST = "float64"
 

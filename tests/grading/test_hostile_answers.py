@@ -1,6 +1,9 @@
 """Answers that hang, print, exit, recurse, or reach into the library: a verdict each, and nothing is left behind."""
 
 import builtins
+import copy
+import dis
+import html
 import os
 import random
 import signal
@@ -14,8 +17,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from labsupport.grading import guard
+from labsupport.grading import compare, function, guard, pristine, tolerance
 from labsupport.grading.judge import judge
+from labsupport.ops import softmax as softmax_ops
 
 
 def right(x):
@@ -179,8 +183,13 @@ def test_the_interrupt_of_the_reader_passes_through_and_everything_is_put_back(s
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [(np, "exp"), (np, "allclose"), (np, "isfinite"), (np.linalg, "norm"), (builtins, "abs")]
-)
+    ("module", "name"),
+    [(np, "exp"), (np, "allclose"), (np, "isfinite"), (np.linalg, "norm"),
+     *((builtins, name) for name in ("abs", "tuple", "print", "hasattr", "repr", "len", "setattr", "vars")),
+     (compare, "compare"), (function, "compare"), (function, "_finding"), (guard, "run"), (pristine, "replaced"),
+     (tolerance, "Tolerance"), (softmax_ops, "softmax"), (copy, "deepcopy"), (dis, "get_instructions"),
+     (html, "escape"), (os, "getcwd"), (time, "monotonic"), (warnings, "catch_warnings")],
+)  # fmt: skip
 def test_a_replaced_library_function_fails_and_is_put_back(softmax_record, module, name):
     original = getattr(module, name)
 
@@ -192,6 +201,87 @@ def test_a_replaced_library_function_fails_and_is_put_back(softmax_record, modul
     assert verdict.state == "fail"
     assert f"replaced {module.__name__}.{name}" in verdict.message
     assert getattr(module, name) is original
+
+
+def ignores_the_alarm(x):
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    endless(x)
+
+
+def stops_the_timer(x):
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.alarm(0)
+    endless(x)
+
+
+def stops_the_clock(x):
+    time.process_time = time.monotonic = lambda: 0.0
+    endless(x)
+
+
+@pytest.mark.parametrize("answer", [ignores_the_alarm, stops_the_timer, stops_the_clock])
+def test_an_answer_that_stops_the_clock_is_stopped(ask, answer):
+    assert "did not end within 0.5 seconds" in ask(answer).message
+    assert isinstance(signal.setitimer, types.BuiltinFunctionType)
+    assert isinstance(time.monotonic, types.BuiltinFunctionType)
+
+
+def test_signal_handlers_are_put_back(ask):
+    def meddling(x):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        return right(x)
+
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    assert ask(meddling).state == "pass"
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+@pytest.mark.parametrize("name", ["numpy", "labsupport.grading.compare", "labsupport.grading.function"])
+def test_modules_taken_out_of_the_table_are_put_back(ask, name):
+    def meddling(x):
+        sys.modules[name] = types.ModuleType(name)
+        return right(x)
+
+    before = sys.modules[name]
+    assert ask(meddling).state == "pass"
+    assert sys.modules[name] is before
+
+
+def test_the_truth_and_the_tolerance_cannot_be_written_over(softmax_record):
+    known = function.prepare(softmax_record, 0)
+    for prepared in known.prepared:
+        for leaf in function.leaves(prepared.truth):
+            with pytest.raises(ValueError, match="read-only"):
+                leaf.values[...] = 0
+    with pytest.raises(TypeError):
+        tolerance.EPS["float64"] = 1.0
+    assert type(known.prepared) is tuple
+
+
+def holds_itself(x):
+    result = {}
+    result["again"] = result
+    return result
+
+
+def nested_without_end(x):
+    result = ()
+    for _ in range(100_000):
+        result = (result,)
+    return result
+
+
+@pytest.mark.parametrize("answer", [holds_itself, nested_without_end])
+def test_containers_without_end_are_told(softmax_record, answer):
+    record = replace(softmax_record, oracle=lambda x: {"again": (x, x)}, mistakes=(), diagnose=None)
+    verdict = judge(record, answer)
+    assert verdict.state == "fail", verdict
+
+
+@pytest.mark.parametrize("shape", [(10**6, 10**6), (10**5, 10**4)])
+def test_a_view_that_claims_more_than_there_is_memory_is_told(ask, shape):
+    assert "far more numbers" in ask(lambda x: np.broadcast_to(np.float64(0.5), shape)).message
 
 
 def test_a_library_replaced_beforehand_cannot_bend_the_ruler(softmax_record):

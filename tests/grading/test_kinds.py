@@ -50,7 +50,9 @@ def test_a_torch_size_is_a_shape():
         ((2, 8, 128, -1), "negative"),
         ("(2, 8, 128, 256)", "without quotes"),
         (np.zeros((2, 8, 128, 256)), "you passed an array"),
-        (3, "you passed an int"),
+        (3, "written with a comma"),
+        (np.int64(3), "written with a comma"),
+        (3.0, "you passed a float"),
         ({2, 8}, "you passed a set"),
         ((2, 8, 128, None), "axis 3 is None"),
     ],
@@ -120,12 +122,20 @@ SEVERAL_RIGHT = Choice(
 TRUTH = Choice(**COMMON, options={"True": Option("it is", "Yes.", True), "False": Option("it is not", "No.")})
 
 
-@pytest.mark.parametrize("answer", ["b", "B", " b ", "b)", "(b)", "b.", np.str_("b")])
+@pytest.mark.parametrize(
+    "answer",
+    ["b", "B", " b ", "b)", "(b)", "b.", np.str_("b"), ["b"], ("b",), {"b"}, np.array(["b"]), "'b'", "option b",
+     "columns", " Columns. ", "b) columns"],
+)  # fmt: skip
 def test_a_choice_is_a_key(answer):
     assert judge(CHOICE, answer).state == "pass"
 
 
-@pytest.mark.parametrize("answer", [{"a", "c"}, ["c", "a"], ("a", "c"), "a, c", frozenset("ac"), ["a", "c", "a"]])
+@pytest.mark.parametrize(
+    "answer",
+    [{"a", "c"}, ["c", "a"], ("a", "c"), "a, c", frozenset("ac"), ["a", "c", "a"], "a c", "a and c", "A & C", "a;c",
+     np.array(["a", "c"]), ["H", "a"], ["c) H", "a"]],
+)  # fmt: skip
 def test_several_right_options(answer):
     assert judge(SEVERAL_RIGHT, answer).state == "pass"
 
@@ -143,6 +153,11 @@ def test_a_numpy_truth_value_is_one(answer):
         (CHOICE, "", "the options are a, b"),
         (CHOICE, None, "you passed None"),
         (CHOICE, ["a", "b"], "one option is due"),
+        (CHOICE, "a, b", "one option is due"),
+        (CHOICE, "a and d", "the options are a, b"),
+        (CHOICE, "rows", "no, not a"),
+        (CHOICE, ["a"], "no, not a"),
+        (CHOICE, np.array([1.0]), "you passed an array"),
         (CHOICE, 1.5, "you passed a float"),
         (SEVERAL_RIGHT, "a", "not all of it"),
         (SEVERAL_RIGHT, ["a", "b", "c"], "no, not b"),

@@ -1,5 +1,7 @@
 """Numbers with units: every spelling of the right one passes, every slip is told by its name."""
 
+import time
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -82,6 +84,40 @@ def test_units_are_read(record, answer):
     assert judge(record, answer).state == "pass", judge(record, answer)
 
 
+SMALL = number(expected=2.0**-24, unit="1", rtol=1e-6)
+SAMPLES = number(expected=512, unit="1", exact=True)
+
+
+@pytest.mark.parametrize(
+    ("record", "answer"),
+    [
+        (SMALL, "2^-24"), (SMALL, "2**-24"), (SMALL, "2^(-24)"), (SMALL, "2^{-24}"), (SMALL, "2⁻²⁴"), (SMALL, "2^−24"),
+        (SMALL, "1/16777216"), (SMALL, "1 / 2^24"), (SMALL, "≈ 5.9604645e-8"), (SMALL, "~5.9604645·10⁻⁸"),
+        (SMALL, "5.9604645 × 10^-8"), (KV, "1.5 * 2**30 B"), (KV, "3 × 2^29"), (KV, "3·2²⁹ bytes"), (KV, "= 1.5 GiB"),
+        (KV, "1'610'612'736 B"), (KV, "1.5 gibibytes"), (KV, "1536 mebibytes"), (KV, "1610612.736 kilobytes"),
+        (KV, "1610612736 Bytes"), (PLAIN, "33/4"), (PLAIN, "8.25x"), (PLAIN, "8.25 ×"), (PLAIN, "8.25 times"),
+        (PLAIN, "825 percent"), (PLAIN, "8.25 nats"), (TIME, "2.5 milliseconds"), (RATIO, "4096/3 FLOP/B"),
+    ],
+)  # fmt: skip
+def test_powers_fractions_and_units_in_words_are_read(record, answer):
+    assert judge(record, answer).state == "pass", judge(record, answer)
+
+
+@pytest.mark.parametrize("text", ["512 samples", "512 Samples", "512 sample", "512 tokens", "2^9 samples"])
+def test_a_number_without_a_unit_may_name_what_it_counts_in_the_words_of_the_question(text):
+    asked = replace(SAMPLES, prompt="How many samples (of one token each) are due?")
+    assert judge(asked, text).state == "pass", judge(asked, text)
+    assert judge(SAMPLES, text).state == "fail"
+    assert judge(asked, text.replace("512", "511").replace("2^9", "2^8")).state == "fail"
+
+
+def test_no_text_costs_more_than_a_moment():
+    start = time.monotonic()
+    for text in ("9^9999 B", "9" * 190 + "^9", "*".join(["9e400"] * 30), "1/" * 90 + "1", "2^5000", "1,111" * 38):
+        judge(PLAIN, text)
+    assert time.monotonic() - start < 1
+
+
 @pytest.mark.parametrize(
     ("record", "answer", "words"),
     [
@@ -97,7 +133,18 @@ def test_units_are_read(record, answer):
         (KV, "  ", "empty"),
         (KV, "GiB", "does not start with a number"),
         (KV, "about 1.5 GiB", "does not start with a number"),
-        (KV, "1,5 GiB", "is not known"),
+        (KV, "1,5 GiB", "a decimal point, not a comma"),
+        (KV, "0,500 GiB", "a decimal point, not a comma"),
+        (KV, "1 2 GiB", "goes on with another"),
+        (KV, "1-2 GiB", "goes on with another"),
+        (KV, "1.5 ± 0.1 GiB", "goes on with another"),
+        (KV, "1/0 GiB", "infinity"),
+        (KV, "0^-1 GiB", "infinity"),
+        (KV, "9^99999 B", "exponent"),
+        (KV, "2^9999999999 B", "exponent"),
+        (PLAIN, "8.25 bananas", "is not known"),
+        (PLAIN, "8.25 tokens", "measures tokens; a quantity of no unit is due"),
+        (PLAIN, "8.25 bytes", "measures memory; a quantity of no unit is due"),
         (KV, "1e999999999 B", "exponent"),
         (KV, "9" * 300, "does not start"),
         (KV, Decimal("1e999999"), "exponent"),
