@@ -45,6 +45,7 @@ MADE: tuple[Exercise, ...] = (
     Number(**fields("made-time"), expected=0.0125, unit="s", rtol=1e-3, default_unit="ms"),
     Number(**fields("made-percent"), expected=0.00390625, unit="1", rtol=1e-3),
     Number(**fields("made-negative"), expected=-1.653, unit="1", rtol=1e-3),
+    Number(**{**fields("made-counted"), "prompt": "How many questions, with one token each?"}, expected=3, exact=True),
     Number(**fields("made-zero"), expected=0, unit="1", exact=True),
     Number(**fields("made-tokens"), expected=1000, unit="token/s", rtol=0.5),
     Shape(**fields("made-shape"), expected=(8, 12, 1024),
@@ -119,6 +120,10 @@ def page(browser: Browser, tmp_path: Path) -> Iterator[Page]:
 NO_QUANTITIES = (
     "", "  ", "abc", "GiB", "-", ".", "1e", "1.2.3", "1e999", "1e-9999999", "nan", "inf", "0", "-0", "12 GB GB",
     "1 GiB/", "3 µS", "3 gflops", "3 TFLOPS/S", "3 KB", "3 kb",
+    "2^-24", "2**-24", "2^(-24)", "2^{-24}", "2⁻²⁴", "2·2⁹", "3 * 2**29", "3×2^29 B", "2/3", "1 / 2^8", "1/0", "0^-1",
+    "2^9999", "9^99999", "2^9999999999", "2^", "2*", "1 1", "1-2", "1 ± 2", "1..2", "0,500", "≈ 8.25", "~8x", "= 8 ×",
+    "1'000", "-2^2", "-1/256", "1 percent", "3 times", "2 nats", "3 questions", "1 bytes", "0 bytes", "7 gigabytes",
+    "1000 tokens", "1.5 tokens", "1 token", "0 Bytes", "²", "1e5*9e-5",
     "1 / s", "1 per s", "7 bananas", "3 GiBs", "3 gib", "3 mflop", "5 seconds", "1" * 250, "½", "1,00", "1,0000",
 )  # fmt: skip
 UNIT_NAMES = (
@@ -257,7 +262,7 @@ def test_the_page_and_the_notebook_give_the_same_verdicts(page: Page) -> None:
 #: Sentences about Python values that cannot be typed into a field of the page.
 NOT_TYPED = {
     "shape-kind", "shape-string", "number-kind", "number-pair", "number-nan", "number-infinite", "number-complex",
-    "number-bool", "number-unit-twice", "choice-kind", "choice-unknown", "choice-one",
+    "number-bool", "number-unit-twice", "choice-kind", "choice-unknown", "shape-bare", "choice-one",
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """How a function is judged: order of findings, structures, dtypes, tolerance, mistakes, forbidden calls."""
 
-from collections import namedtuple
+from collections import OrderedDict, defaultdict, namedtuple
 from dataclasses import replace
 from functools import partial
 
@@ -401,3 +401,19 @@ def test_a_name_that_only_looks_alike_is_allowed():
     assert judge(asked, lambda x: inv(x)).state == "pass"
     checksum = {"sum": 1}
     assert judge(asked, lambda x: x.T * checksum["sum"]).state == "pass"
+
+
+@pytest.mark.parametrize(
+    ("truth", "answer"),
+    [(8, 8.0), (8, np.float64(8)), (8, np.array(8.0)), (8.0, 8), (8.0, np.int64(8)), (8.0, np.array(8))],
+)
+def test_a_single_number_is_right_as_an_int_or_a_float_of_any_library(truth, answer):
+    asked = record(lambda x: truth, (X,))
+    assert judge(asked, lambda x: answer).state == "pass"
+    assert judge(asked, lambda x: answer + 1).state == "fail"
+
+
+def test_a_dict_of_another_class_is_read_as_a_dict():
+    asked = record(lambda x: {"a": 1.0, "b": 2.0}, (X,))
+    assert judge(asked, lambda x: OrderedDict(b=2.0, a=1.0)).state == "pass"
+    assert judge(asked, lambda x: defaultdict(float, a=1.0)).state == "fail"
