@@ -1155,6 +1155,16 @@ def _least(norm: float, c: float) -> float:
     return min(1.0, c / norm) if norm else 1.0
 
 
+def _quiet_clip(clip: Callable[[list[Array], float], list[Array]]) -> Any:
+    """A wrong clipping whose squares overflow in float16, without NumPy's warning; dtypes are kept."""
+
+    def quiet(grads: list[Array], c: float) -> list[Array]:
+        with np.errstate(all="ignore"):
+            return [np.asarray(v, g.dtype) for v, g in zip(clip(grads, c), grads, strict=True)]
+
+    return quiet
+
+
 def _by_concatenation(grads: list[Array], c: float) -> list[Array]:
     """Another right way: one long float64 vector, its norm, then the pieces again."""
     norm = float(np.linalg.norm(np.concatenate([g.astype(np.float64).ravel() for g in grads])))
@@ -1192,6 +1202,14 @@ CLIP_GLOBAL_NORM = Function(
             answer=lambda grads, c: [_clip([g], c)[0] for g in grads],
             message="You clipped every tensor by its own norm, which turns the common direction. One factor is "
             "used for all.",
+        ),
+        Mistake(
+            name="tensor-by-tensor-narrow",
+            answer=_quiet_clip(
+                lambda grads, c: [g * min(1.0, c / max(float(np.linalg.norm(g)), 1e-30)) for g in grads]
+            ),
+            message="You clipped every tensor by its own norm, which turns the common direction. One factor is "
+            "used for all, from squares that are summed in float64.",
         ),
         Mistake(
             name="by-value",

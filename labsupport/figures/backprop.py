@@ -334,9 +334,8 @@ def error_curve() -> Explorable:
     return explore(
         draw,
         alt=alt,
-        caption="Right branch: truncation, slope 1 one-sided and 2 central. Left branch: rounding, slope −1. "
-        "Dotted lines are the "
-        "predicted best steps, red marks the best ones found.",
+        caption="Right branches: truncation, steeper for the central difference. Left branches: rounding, alike for "
+        "both. Dotted lines are the predicted best steps, red marks the best ones found.",
         labels={"dtype": "dtype"},
         dtype=list(kinds),
     )

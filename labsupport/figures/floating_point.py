@@ -269,7 +269,7 @@ def variance_race() -> Explorable:
         draw,
         alt=alt,
         caption="The naive error grows with the square of the mean, the others with the mean at most. Welford's "
-        "merged blocks are as good as one pass.",
+        "merged blocks lie beside the single pass, now a little above it, now a little below.",
         start={"dtype": "float32"},
         labels={"dtype": "dtype"},
         dtype=["float32", "float64"],

@@ -148,7 +148,7 @@ def momentum_path() -> Explorable:
             f"{_ravine_loss(ravine_path(beta)[-1]):.2g} in 60 steps."
         ),
         caption="The learning rate is 0.03 for every \\(\\beta\\). Without momentum the flat direction crawls; near "
-        "0.7 it is quick; at 0.99 the ball flies past the minimum again and again.",
+        "0.7 it is quick; at 0.99 the path flies past the minimum again and again.",
         start={"beta": 0.0},
         labels={"beta": "momentum β"},
         beta=[0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99],
@@ -268,7 +268,7 @@ def chain_product() -> Explorable:
 STACKS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("plain", BLUE, {}),
     ("residual", ORANGE, {"residual": True}),
-    ("residual / √L", GREEN, {"residual": True, "branch": None}),
+    ("residual / √D", GREEN, {"residual": True, "branch": None}),
     ("pre-norm residual", PURPLE, {"residual": True, "prenorm": True}),
 )
 

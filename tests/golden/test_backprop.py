@@ -139,3 +139,9 @@ def test_bytes_of_a_hessian() -> None:
     assert isinstance(record, Number)
     assert record.expected == 4 * 4_120_768**2
     assert math.isclose(record.expected, 67.9e12, rel_tol=1e-3)
+
+
+def test_exact_and_tanh_gelu_lie_as_far_apart_as_the_chapter_prints(printed: str) -> None:
+    x = np.linspace(-6, 6, 12_001)
+    exact = np.array([0.5 * v * (1 + math.erf(v / math.sqrt(2))) for v in x])
+    assert f"exact and tanh GELU differ by up to {np.abs(gelu(x) - exact).max():.1e}\n" in printed

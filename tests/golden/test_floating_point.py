@@ -168,3 +168,12 @@ def test_expected_answers(exercise: str, expected: float) -> None:
     record = get(exercise)
     assert isinstance(record, Number)
     assert math.isclose(record.expected, expected, rel_tol=1e-12)
+
+
+def test_torch_saturates_infinity_and_a_wide_row_overflows_its_spread(printed: str) -> None:
+    assert float(torch.tensor(math.inf).to(torch.float8_e4m3fn)) == 448.0
+    assert "E4M3 of inf, torch       448.0\n" in printed
+    row = [100 * float(v) for v in np.random.default_rng(0).normal(size=4096)]
+    mean = math.fsum(row) / len(row)
+    assert math.fsum((v - mean) ** 2 for v in row) > 65520
+    assert "M2 of a row of spread 100, in FP16: inf\n" in printed

@@ -109,7 +109,7 @@ def test_a_float16_gradient_is_gone_after_165_factors_of_nine_tenths() -> None:
 def test_a_plain_stack_loses_the_gradient_and_residual_stacks_keep_it() -> None:
     first = {name: figures.residual_profile(name, 100).gradients[0] for name, *_ in figures.STACKS}
     assert first["plain"] < 1e-3
-    assert 0.5 < first["residual / √L"] < 2
+    assert 0.5 < first["residual / √D"] < 2
     assert 1 < first["pre-norm residual"] < 20 < first["residual"]
 
 
@@ -120,3 +120,33 @@ def test_gain_one_keeps_a_linear_stack_and_root_two_a_relu_stack() -> None:
         figures.init_profile("linear", 0.8).signals[-1] < 1e-4 < 1e3 < figures.init_profile("linear", 1.2).signals[-1]
     )
     assert figures.init_profile("relu", 1.0).signals[-1] == pytest.approx(2**-25, rel=0.7)
+
+
+def test_a_batch_without_replacement_is_quieter_by_the_formula(printed: str) -> None:
+    line = next(line for line in printed.splitlines() if line.startswith("without replacement"))
+    measured, formula = (float(part.split()[-1]) for part in line.split(",")[-2:])
+    assert formula == round((1024 - 256) / (1024 - 1), 2)
+    assert measured == pytest.approx(formula, rel=0.03)
+
+
+def test_momentum_cancels_gradients_that_flip_their_sign(printed: str) -> None:
+    kept = abs(sum(Fraction(9, 10) ** k * (-1) ** k for k in range(200)))
+    assert f"|v| = {float(kept):.3f}, 1 / (1 + 0.9) = {1 / 1.9:.3f}\n" in printed
+
+
+def test_an_adam_step_passes_one_learning_rate_after_a_calm(printed: str) -> None:
+    m, v = Fraction(0), Fraction(0)
+    for t in range(1, 2001):
+        g = 1.0 if t == 2000 else 1e-3
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+    step = m / (1 - 0.9**2000) / math.sqrt(v / (1 - 0.999**2000))
+    assert 2.5 < step < 3.5
+    assert f"calm, then one of 1  last step {step:.2f} learning rates\n" in printed
+    assert "steady               last step 1.00 learning rates\n" in printed
+
+
+def test_the_mean_of_clipped_gradients_is_another_gradient(printed: str) -> None:
+    mean = (1.65, 2.0)
+    norm = math.hypot(*mean)
+    assert f"average, then clip: [{mean[0] / norm:.3f} {mean[1] / norm:.3f}]\n" in printed
+    assert f"clip, then average: [{(0.6 + 0.3) / 2:.2f} {0.8 / 2:.1f} ]\n" in printed
