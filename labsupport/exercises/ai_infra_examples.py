@@ -205,6 +205,13 @@ def _with_mask(Q: Array, K: Array, V: Array, mask: Any, scale: float | None = No
     return softmax(np.where(mask(n), scores, -np.inf)) @ V
 
 
+def _no_maximum(Q: Array, K: Array, V: Array) -> Array:
+    scores = Q @ K.swapaxes(-1, -2) / Q.dtype.type(math.sqrt(Q.shape[-1]))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        e = np.exp(np.where(_triangle(Q.shape[-2]), scores, -np.inf))
+        return np.asarray(e / e.sum(axis=-1, keepdims=True) @ V)
+
+
 def _triangle(n: int) -> Array:
     return np.tri(n, dtype=bool)
 
@@ -296,6 +303,12 @@ CAUSAL_ATTENTION = Function(
             name="future-only",
             answer=lambda Q, K, V: _with_mask(Q, K, V, lambda n: _triangle(n).T),
             message="Your mask is the other triangle: tokens read the future instead of the past.",
+        ),
+        Mistake(
+            name="no-maximum",
+            answer=_no_maximum,
+            message="Large scores overflow in the exponential: subtract the maximum of each row first.",
+            section="5.2",
         ),
         Mistake(
             name="mask-after-softmax",
@@ -568,7 +581,10 @@ EXPLAIN_FLASH = Written(
         "A colleague says: FlashAttention is an approximation that makes attention linear in $S$. In three to six "
         "sentences, correct what is wrong and keep what is right."
     ),
-    hints=("Look at three things in turn: the result, the FLOPs, the memory.",),
+    hints=(
+        "Look at four things in turn: the result, the FLOPs, the stored memory, the traffic.",
+        "Which of the four fall from quadratic to linear, and which only get a smaller constant?",
+    ),
     checklist=(18,),
     level="medium",
     rubric=(
@@ -597,6 +613,7 @@ def _lora_flops(r: int) -> Number:
         expected=extra,
         unit="FLOP",
         default_unit="FLOP",
+        rtol=3e-3,
         mistakes=(
             Mistake(
                 name="one-factor",
@@ -722,7 +739,10 @@ ACCUMULATION_LINE = Choice(
         "micro-batch, `k` the number of micro-batches and `N` the tokens of all of them together. Which line gives "
         "the gradient of the mean over all tokens?"
     ),
-    hints=("Write the mean over all tokens as a sum over micro-batches. What stands before each local mean?",),
+    hints=(
+        "Write the mean over all tokens as a sum over micro-batches. What stands before each local mean?",
+        "Try it with 3 tokens of loss 2.0 and 1 token of loss 4.0: the four weighted losses must add up to the mean.",
+    ),
     checklist=(8,),
     level="easy",
     options={
@@ -897,6 +917,7 @@ TRAINING_STATE = Number(
     expected=_ADAM,
     unit="B",
     default_unit="B",
+    rtol=3e-3,
     mistakes=(
         Mistake(
             name="no-master",
@@ -1222,6 +1243,7 @@ CHAPTER: tuple[Exercise, ...] = (
         expected=100 * lora_cost(4096, 4096, 64).ratio,
         unit="%",
         default_unit="%",
+        rtol=1e-2,
         mistakes=(
             Mistake(
                 name="one-factor",
@@ -1246,6 +1268,7 @@ CHAPTER: tuple[Exercise, ...] = (
         hints=("How large is the sum of the losses on each rank?",),
         checklist=(8,),
         expected=29 / 12,
+        rtol=2e-3,
         mistakes=(
             Mistake(
                 name="mean-of-means",
@@ -1272,6 +1295,7 @@ CHAPTER: tuple[Exercise, ...] = (
         expected=int(tensor_bytes((8, 2048, 4096), "bf16")),
         unit="B",
         default_unit="B",
+        rtol=3e-3,
         mistakes=(
             Mistake(
                 name="one-sequence",

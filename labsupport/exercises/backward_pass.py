@@ -130,6 +130,14 @@ def _swapped(h: Array, U: Array, y: Array) -> Any:
     return dU, dh
 
 
+def _one_softmax(h: Array, U: Array, y: Array) -> Any:
+    """One softmax over all rows together."""
+    dz = softmax((h @ U).ravel()).reshape(len(h), -1)
+    dz[np.arange(len(y)), y] -= 1
+    dz = dz / len(y)
+    return dz @ U.T, h.T @ dz
+
+
 def _square_slip(h: Array, U: Array, y: Array) -> Any:
     """U where its transpose is due; for other shapes the product does not exist."""
     dz = softmax(h @ U)
@@ -181,6 +189,12 @@ LM_HEAD_BACKWARD = Function(
             name="no-onehot",
             answer=lambda h, U, y: _head_backward(h, U, y, onehot=False),
             message="You sent the probabilities themselves back. The label's entry is reduced by 1.",
+            section="12.3",
+        ),
+        Mistake(
+            name="one-softmax",
+            answer=_one_softmax,
+            message="Your probabilities sum to 1 over the whole batch. Each row of logits has a softmax of its own.",
             section="12.3",
         ),
         Mistake(name="swapped", answer=_swapped, message="The two results are in the wrong order: dh first, then dU."),

@@ -539,7 +539,7 @@ CAUSAL_PROBE = Function(
     section="11.5",
     title="Find the leak",
     prompt=(
-        "Write `depends(forward, ids, vocab)`: a boolean (T, T) matrix whose entry [t, s] says whether replacing the "
+        "Write `depends(forward, ids, vocab)`: a boolean (T, T) array whose entry [t, s] says whether replacing the "
         "token "
         "at position s changes any logit at position t, in any row of the batch."
     ),

@@ -80,6 +80,11 @@ SHIFT_BY_ONE = Function(
             message="Your labels are the inputs themselves. The model would learn to copy.",
         ),
         Mistake(
+            name="not-shifted-all",
+            answer=lambda s, T: (s[: len(s) // T * T].reshape(-1, T), s[: len(s) // T * T].reshape(-1, T)),
+            message="Your labels are the inputs themselves. The model would learn to copy.",
+        ),
+        Mistake(
             name="shifted-back",
             answer=lambda s, T: _blocks(s, T)[::-1],
             message="Your labels are the tokens before. Inputs and labels have changed places.",
@@ -399,7 +404,7 @@ LAB_ACCUMULATE = Function(
     ),
     hints=(
         "Turn each mean back into a sum first: a mean times its count.",
-        "Equation 13.7: the weights are `counts[i] / sum(counts)`.",
+        "Section 13.11: the weight of a part is its share of the labels.",
         "0 times NaN is NaN: leave those parts out instead of multiplying them by 0.",
     ),
     oracle=_accumulate,
@@ -511,6 +516,8 @@ def _variant(
         grad = X.T @ d / (len(y) if mean else 1)
         if clip == "norm":
             (grad,), _ = optim.clip_by_global_norm([grad], max_norm)
+        elif clip == "torch":
+            grad = grad * min(1.0, max_norm / (float(np.sqrt((grad * grad).sum())) + 1e-6))
         elif clip == "entries":
             grad = np.clip(grad, -max_norm, max_norm)
         if decay == "l2":
@@ -581,6 +588,13 @@ TRAIN_STEP = Function(
             name="not-clipped",
             answer=_variant(clip="none"),
             message="The gradient was not clipped: where its norm exceeds the limit your moments are too large.",
+        ),
+        Mistake(
+            name="clipped-by-torch",
+            answer=_variant(clip="torch"),
+            message="Your factor has the norm plus 1e-6 in its denominator, as `torch.nn.utils.clip_grad_norm_` does. "
+            "The contract divides by the norm.",
+            section="13.7.1",
         ),
         Mistake(
             name="entries-clipped",
@@ -1311,8 +1325,14 @@ _CHAPTER: tuple[Exercise, ...] = (
                 "Each rank keeps and updates a part of the states. Data, forward and loss are those of before.",
                 correct=True,
             ),
-            "c": Option("DPO", "It compares two answers, so that batches and loss are others."),
-            "d": Option("PPO", "It generates its own data and weighs the loss by a reward."),
+            "c": Option(
+                "DPO, on pairs of answers of which one is preferred",
+                "It compares two answers, so that batches and loss are others.",
+            ),
+            "d": Option(
+                "PPO, on its own answers, marked by a reward",
+                "It generates its own data and weighs the loss by a reward.",
+            ),
         },
     ),
 )

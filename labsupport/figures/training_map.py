@@ -112,13 +112,14 @@ BOXES = (
         "2A", "Embedding and attention", "Embedding, attention",
         "Ids become vectors, and positions exchange information.",
         "Token ids (B, T) from box 1B; in the layers, vectors (B, T, d) from box 2C.",
-        "A table looks up one vector for each id. Attention then mixes: each position weighs the positions before it "
-        "by softmax(QKᵀ/√D_h) and takes the weighted sum of their values.",
+        "A table looks up one vector for each id. Attention then mixes: each position weighs itself and the "
+        "positions before it by softmax(QKᵀ/√D_h), and takes the weighted sum of their values.",
         "Vectors of shape (B, T, d), added to the residual stream.",
         f"With {MODEL.heads} heads and T = {RUN.length} the lab's scores have shape ({RUN.rows}, {MODEL.heads}, "
         f"{RUN.length}, {RUN.length}). For 32 heads and 8192 positions the FP16 scores of one sequence take "
         f"{cost.score_bytes(1, 32, 8192) // 2**30} GiB.",
-        "The causal mask must hide the future, or the label leaks. Memory grows with T².",
+        "The causal mask must hide the future, or the label leaks. The scores take memory that grows with T², unless "
+        "attention runs by blocks.",
         ("10.2", "10.3", "10.4"), 3,
     ),
     Box(

@@ -51,6 +51,21 @@ def test_marks_to_hold_a_loss_against(printed: str) -> None:
     assert held_out < 1.1 * floor
 
 
+def test_noise_in_the_logits_costs_half_its_variance_on_average(printed: str) -> None:
+    settings = Settings()
+    uniform = math.log(settings.model.vocab)
+    ids = np.random.default_rng(0).integers(0, settings.model.vocab, (16, 33))
+    above, variances = [], []
+    for seed in range(40):
+        parameters = transformer.init(settings.model, np.random.default_rng(1000 + seed))
+        logits, _ = transformer.forward(settings.model, parameters, ids[:, :-1])
+        loss, _ = transformer.loss(settings.model, parameters, ids[:, :-1], ids[:, 1:])
+        above.append(loss - uniform)
+        variances.append(logits.var())
+    assert np.mean(above) == pytest.approx(np.mean(variances) / 2, abs=0.08)
+    assert number(printed, r"above uniform +([\d.]+)") == 0.67
+
+
 def test_the_entropy_is_that_of_five_choices_and_a_meal(printed: str) -> None:
     bits = 2 + (0.5 * 1 + 0.5 * 3) + (0.5 * 1 + 0.5 * 2) + 1 + 0.75
     eats = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
