@@ -313,13 +313,12 @@ def main(argv: list[str] | None = None) -> int:
         if options.toc:
             (root / "_toc.yml").write_text(contents(root), encoding="utf-8", newline="\n")
             return 0
-        if not options.pages_only:
-            from labsupport.authoring import cli, export
+        from labsupport.authoring import cli, export
 
-            if cli.build(["--root", str(root)]) != 0:
-                raise BookError("A notebook could not be built; the message above names the place.")
-            if export.main(["--root", str(root)]) != 0:
-                raise BookError("The exercises could not be exported for the pages.")
+        if not options.pages_only and cli.build(["--root", str(root)]) != 0:
+            raise BookError("A notebook could not be built; the message above names the place.")
+        if export.main(["--root", str(root)]) != 0:
+            raise BookError("The exercises could not be exported for the pages.")
         rendered = render(root, clean=options.clean, show_progress=sys.stdout.isatty())
     except BookError as error:
         print(f"\n{error}", file=sys.stderr)
