@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from labsupport.grading import Mistake, Option, Several, Verdict, function, number
+from labsupport.grading import Mistake, Option, Several, Verdict, function, number, pristine
 from labsupport.grading.gates import GATES
 from labsupport.grading.judge import judge
 from labsupport.grading.records import Choice, Formula, Number, Shape, Written
@@ -94,19 +94,19 @@ def test_a_tolerance_that_rejects_the_right_is_caught(softmax_record, monkeypatc
     assert "right_answers_pass" in caught(softmax_record, judge)
 
 
-def test_a_judge_that_ignores_mistakes_is_caught(softmax_record, monkeypatch):
-    monkeypatch.setattr(function, "_recognise", lambda *args: None)
-    assert "mistakes_fail_by_name" in caught(softmax_record, judge)
+def test_a_judge_that_ignores_mistakes_is_caught(softmax_record):
+    with pristine.substituted(function, "_recognise", lambda *args: None):
+        assert "mistakes_fail_by_name" in caught(softmax_record, judge)
 
 
-def test_a_judge_that_names_the_wrong_mistake_is_caught(softmax_record, monkeypatch):
-    monkeypatch.setattr(function, "_recognise", lambda record, *args: record.mistakes[0])
-    assert "mistakes_fail_by_name" in caught(softmax_record, judge)
+def test_a_judge_that_names_the_wrong_mistake_is_caught(softmax_record):
+    with pristine.substituted(function, "_recognise", lambda record, *args: record.mistakes[0]):
+        assert "mistakes_fail_by_name" in caught(softmax_record, judge)
 
 
-def test_a_judge_blind_to_changed_inputs_is_caught(softmax_record, monkeypatch):
-    monkeypatch.setattr(function, "fingerprint", lambda value, identity=True: None)
-    assert "mistakes_fail_by_name" in caught(softmax_record, judge)
+def test_a_judge_blind_to_changed_inputs_is_caught(softmax_record):
+    with pristine.substituted(function, "fingerprint", lambda value, identity=True: None):
+        assert "mistakes_fail_by_name" in caught(softmax_record, judge)
 
 
 def test_a_judge_that_takes_stubs_for_answers_is_caught(softmax_record, monkeypatch):
@@ -114,9 +114,9 @@ def test_a_judge_that_takes_stubs_for_answers_is_caught(softmax_record, monkeypa
     assert "stubs_are_todo" in caught(softmax_record, judge)
 
 
-def test_a_judge_that_gives_the_number_away_is_caught(monkeypatch):
-    monkeypatch.setattr(number, "_finding", lambda mine, due, record: f"it is {int(due):,}, not that.")
-    assert "nothing_leaks" in caught(NUMBER, judge)
+def test_a_judge_that_gives_the_number_away_is_caught():
+    with pristine.substituted(number, "_finding", lambda mine, due, record: f"it is {int(due):,}, not that."):
+        assert "nothing_leaks" in caught(NUMBER, judge)
 
 
 @pytest.mark.parametrize("spelling", ["137438953472", "137.4 GFLOP", "128 GiFLOP", "1.374e+11", "137.438953472"])
