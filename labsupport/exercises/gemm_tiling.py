@@ -715,7 +715,7 @@ BARRIER_AFTER_IF = (
 )
 NO_GUARD = (
     "The grid is rounded up to whole blocks, so some threads lie beyond the end. Compare the index with the shape "
-    "before every access."
+    "before every access, with `<`: an index ends one before the shape."
 )
 WIDE = (
     "A literal such as `0.0` or `1`, or `acc = 0`, makes float64 in a compiled kernel. Write `float32(0.0)` and keep "
@@ -739,7 +739,7 @@ def _silu_cases(rng: np.random.Generator) -> list[KernelCase]:
         truth = wide / (1 + np.exp(-wide))
         cases.append(
             KernelCase(
-                arguments={"x": x, "y": np.zeros(n, F32)},
+                arguments={"x": x, "y": np.full(n, -7, F32)},
                 grid=n // 32,
                 block=32,
                 truth={"y": truth},
@@ -757,7 +757,8 @@ kernel_map = Kernel(
     checklist=(6,),
     prompt="Write a kernel `silu(x, y)` with one thread for each element: `y[i] = x[i] / (1 + exp(-x[i]))`.",
     contract="`x` and `y`: float32, one axis, a multiple of 32 elements. The launch has 32 threads a block and exactly "
-    "one thread for each element. Neighbouring threads take neighbouring elements; all arithmetic is float32.",
+    "one thread for each element. Nothing is known of what `y` holds before. Neighbouring threads take neighbouring "
+    "elements; all arithmetic is float32.",
     hints=(
         "Which element belongs to thread `cuda.threadIdx.x` of block `cuda.blockIdx.x`?",
         "`cuda.grid(1)` is `blockIdx.x * blockDim.x + threadIdx.x`.",
@@ -770,6 +771,11 @@ kernel_map = Kernel(
         sectors("store", "y", lambda case: 4),
     ),
     mistakes=(
+        Mistake(
+            name="added-to-the-output",
+            answer=edited(lessons.silu, ("y[i] = x[i] /", "y[i] += x[i] /")),
+            message="The kernel adds to what `y` held before. Nobody promised zeros: assign with `=`.",
+        ),
         Mistake(
             name="thread-index-alone",
             answer=edited(lessons.silu, ("cuda.grid(1)", "cuda.threadIdx.x")),
@@ -799,11 +805,11 @@ kernel_map = Kernel(
 
 def _guard_cases(rng: np.random.Generator) -> list[KernelCase]:
     cases = []
-    for n in (1, 100, 257, 1000):
+    for n in (1, 100, 257, 2100):  # the last is longer than any block
         a, b = _floats(rng, n), _floats(rng, n)
         cases.append(
             KernelCase(
-                arguments={"a": a, "b": b, "c": np.zeros(n, F32)},
+                arguments={"a": a, "b": b, "c": np.full(n, -7, F32)},
                 grid=1,
                 block=1,
                 truth={"c": (a + b).astype(np.float64)},
@@ -823,7 +829,7 @@ kernel_guard = Kernel(
     prompt="Write a kernel `add(a, b, c)` for any length, and choose the number of threads in a block: answer "
     "`(add, threads)`.",
     contract="float32 arrays of one axis and one length, 1 or more. The launch has just enough blocks of `threads` "
-    "threads to cover the arrays. All warps but the last are to be full.",
+    "threads to cover the arrays; nothing is known of what `c` holds before. All warps but the last are to be full.",
     hints=(
         "With 100 elements and blocks of 64 there are 128 threads. What do the last 28 do?",
         "A block has at most 1024 threads and is made of warps of 32.",
@@ -895,6 +901,23 @@ SUM_CONTRACT = (
     "`partial` has one float32 for each block, the sum of that block's 128 elements, fewer in the last block. "
 )
 
+ELEMENTS_SHARED = Counter(
+    name="serial",
+    what="a block makes {measured:g} requests to load x, where {most:g} do: its threads do not share the work",
+    measure=lambda report: report.total("requests", "global", "load", "x") / report.blocks,
+    most=lambda case: lessons.WARPS,
+)
+NO_ATOMICS = Counter(
+    name="atomics",
+    what="a block makes {measured:g} atomic additions, where none is due",
+    measure=lambda report: report.total("accesses", kind="atomic") / report.blocks,
+    most=lambda case: 0,
+)
+ATOMICS_QUEUE = (
+    "Atomic additions to one place happen one after the other, in an order that no one knows. Let pairs of partial "
+    "sums be added side by side."
+)
+
 kernel_reduce = Kernel(
     id="kernel-reduce",
     chapter=3,
@@ -904,7 +927,7 @@ kernel_reduce = Kernel(
     checklist=(6, 17),
     prompt="Write a kernel `block_sum(x, partial)` that adds up each block's elements in shared memory, as a tree.",
     contract=SUM_CONTRACT + "Float32 throughout, no bank conflicts, and the work shared by all threads: no thread "
-    "adds more than a few dozen elements.",
+    "loads more than a few elements of `x` or adds more than a few dozen, and no atomics, which would queue up.",
     hints=(
         "Give every thread a place in shared memory, also the threads beyond the end: what value adds nothing?",
         "Halve the number of active threads each turn: thread `t` adds the element `step` places on.",
@@ -914,6 +937,8 @@ kernel_reduce = Kernel(
     accept=(lessons.reduce_shuffle,),
     cases=_sum_cases,
     counters=(
+        ELEMENTS_SHARED,
+        NO_ATOMICS,
         wavefronts("load"),
         wavefronts("store"),
         Counter(
@@ -991,6 +1016,20 @@ kernel_reduce = Kernel(
             message="One thread adds everything while 127 wait. Halve the number of sums in each turn.",
         ),
         Mistake(
+            name="atomics",
+            answer=edited(
+                lessons.reduce_tree,
+                ("s[t] = x[i] if i < x.shape[0] else float32(0.0)", "if t == 0:\n        s[0] = float32(0.0)"),
+                ("    step = THREADS // 2\n", ""),
+                ("    while step > 0:\n        if t < step:\n            s[t] += s[t + step]\n", ""),
+                (
+                    "        cuda.syncthreads()\n        step //= 2\n",
+                    "    if i < x.shape[0]:\n        cuda.atomic.add(s, 0, x[i])\n    cuda.syncthreads()\n",
+                ),
+            ),
+            message=ATOMICS_QUEUE,
+        ),
+        Mistake(
             name="float64",
             answer=edited(lessons.reduce_tree, ("(THREADS, float32)", "(THREADS, float64)")),
             message=WIDE,
@@ -1007,7 +1046,8 @@ kernel_shuffle_reduce = Kernel(
     checklist=(6, 17),
     prompt="Write `block_sum(x, partial)` again, with one barrier: shuffles within each warp, shared memory only "
     "between the warps.",
-    contract=SUM_CONTRACT + "At most one barrier a block, float32 throughout.",
+    contract=SUM_CONTRACT + "At most one barrier a block, float32 throughout. Values travel within a warp by shuffles "
+    "alone; shared memory holds one sum for each warp. No atomics.",
     hints=(
         "`cuda.shfl_xor_sync(0xFFFFFFFF, value, 1 << k)` is the value of the lane whose number differs in bit `k`.",
         "All 32 lanes take part in every shuffle, also those beyond the end.",
@@ -1021,6 +1061,15 @@ kernel_shuffle_reduce = Kernel(
             what="a block passes {measured:g} barriers, where {most:g} does",
             measure=lambda report: report.barriers / report.blocks,
             most=lambda case: 1,
+        ),
+        ELEMENTS_SHARED,
+        NO_ATOMICS,
+        Counter(
+            name="no-shuffles",
+            what="a block makes {measured:g} requests to load shared memory, where {most:g} are plenty for the sums of "
+            "its warps",
+            measure=lambda report: report.total("requests", "shared", "load") / report.blocks,
+            most=lambda case: lessons.WARPS**2,
         ),
     ),
     mistakes=(
@@ -1067,6 +1116,18 @@ kernel_shuffle_reduce = Kernel(
             message="Only the first warp's sum is taken. A block of 128 threads has four warps.",
         ),
         Mistake(
+            name="no-shuffles",
+            answer=edited(
+                lessons.reduce_shuffle,
+                ("shared.array(WARPS", "shared.array(THREADS"),
+                ("    for k in range(5):\n        value += cuda.shfl_xor_sync(FULL, value, 1 << k)\n", ""),
+                ("    if t % 32 == 0:\n        s[t // 32] = value", "    s[t] = value"),
+                ("range(WARPS)", "range(THREADS)"),
+            ),
+            message="There is one barrier, and behind it one thread adds everything. Join the lanes of each warp by "
+            "shuffles first: then four sums are left.",
+        ),
+        Mistake(
             name="too-many-barriers",
             answer=lessons.reduce_tree,
             message="This is the tree in shared memory, with a barrier a turn. Within a warp a shuffle needs none.",
@@ -1082,11 +1143,11 @@ kernel_shuffle_reduce = Kernel(
 
 def _transpose_cases(rng: np.random.Generator) -> list[KernelCase]:
     cases = []
-    for M, N in ((32, 32), (40, 48)):
+    for M, N in ((32, 32), (40, 48), (40, 20)):
         A = _floats(rng, M, N)
         cases.append(
             KernelCase(
-                arguments={"A": A, "B": np.zeros((N, M), F32)},
+                arguments={"A": A, "B": np.full((N, M), -7, F32)},
                 grid=(_blocks(N, 32), _blocks(M, 32)),
                 block=(32, 32),
                 truth={"B": A.T.astype(np.float64)},
@@ -1172,6 +1233,13 @@ kernel_transpose = Kernel(
             ),
             message="The elements of a tile change places, the tile itself must too: the roles of `blockIdx.x` and "
             "`blockIdx.y` are exchanged for the store.",
+        ),
+        Mistake(
+            name="guard-axes-exchanged",
+            answer=edited(
+                lessons.transpose, ("if i < A.shape[0] and j < A.shape[1]:", "if i < A.shape[1] and j < A.shape[0]:")
+            ),
+            message="The guard compares a row with the number of columns. The first index goes with `shape[0]`.",
         ),
         Mistake(
             name="not-transposed",

@@ -1557,12 +1557,17 @@ ONE_BLOCK_A_ROW = (
 def _kernel_rows(rng: np.random.Generator) -> list[KernelCase]:
     masked = rng.normal(0, 30, (2, 150))
     masked[0, :70], masked[1, 5:] = -np.inf, -np.inf
-    low = rng.normal(-1000, 3, (1, 64))
+    levels = rng.normal(0, 3, (3, 64)) + np.array([[200], [-1000], [0]])
+    alone = np.full((4, 64), -np.inf)  # one finite logit a row, in every part of a warp; the last far below all others
+    alone[range(4), [3, 20, 36, 60]] = 5, -5, 80, -1e35
     cases = []
-    for rows in (rng.normal(0, 3, (2, 100)), masked, low, rng.normal(size=(2, 1)), rng.normal(200, 40, (1, 65))):
+    for rows in (
+        rng.normal(0, 3, (2, 100)), levels, masked, alone, rng.normal(size=(2, 1)), rng.normal(200, 40, (1, 65))
+    ):  # fmt: skip
         x = rows.astype(np.float32)
         truth = ops.softmax(x.astype(np.float64))
-        spread = 1 + np.abs(np.where(np.isfinite(x), x - x.max(axis=1, keepdims=True), 0)).max()
+        below = np.where(np.isfinite(x), x.max(axis=1, keepdims=True) - x.astype(np.float64), 0)
+        spread = 1 + np.minimum(below, 128).max()  # further down a probability is 0 in float32
         cases.append(
             KernelCase(
                 arguments={"x": x, "y": np.full_like(x, -1)},
@@ -1618,6 +1623,11 @@ KERNEL_SOFTMAX_ROW = Kernel(
             message="Without the maximum `exp` overflows to infinity or every term becomes 0. Subtract the row "
             "maximum.",
             section="5.2",
+        ),
+        Mistake(
+            name="maximum-of-one-warp",
+            answer=edited(lessons.softmax_row, ("m = max(s[0], s[1])", "m = s[0]")),
+            message="Only the first warp's maximum is used. The row's largest logit may be in the other one.",
         ),
         Mistake(
             name="maximum-from-zero",
@@ -1752,9 +1762,7 @@ KERNEL_ONLINE_SOFTMAX = Kernel(
         ),
         Mistake(
             name="barrier-in-if",
-            answer=edited(
-                lessons.online_softmax, ("sm[t] = m\n        cuda", "sm[t] = m\n            cuda")
-            ),
+            answer=edited(lessons.online_softmax, ("sm[t] = m\n        cuda", "sm[t] = m\n            cuda")),
             message="Threads that merge nothing never come to the barrier inside the condition. Move it out of the "
             "`if`.",
         ),

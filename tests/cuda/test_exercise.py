@@ -168,3 +168,138 @@ def test_a_float64_expression_is_named_with_its_line():
     verdict = judge(get("kernel-map"), edited(lessons.silu, ("float32(1.0)", "1")))
     assert verdict.mistake == "float64"
     assert "line 4 rounds a float64" in verdict.message
+
+
+def sums_by_atomics(x, partial):
+    if cuda.threadIdx.x == 0:
+        partial[cuda.blockIdx.x] = float32(0.0)
+    cuda.syncthreads()
+    if cuda.grid(1) < x.shape[0]:
+        cuda.atomic.add(partial, cuda.blockIdx.x, x[cuda.grid(1)])
+
+
+def one_thread_sums(x, partial):
+    first = cuda.blockIdx.x * 128
+    if cuda.threadIdx.x == 0:
+        total = float32(0.0)
+        for k in range(first, min(first + 128, x.shape[0])):
+            total += x[k]
+        partial[cuda.blockIdx.x] = total
+
+
+def tree_of_each_warp(x, partial):
+    s = cuda.shared.array(128, float32)
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    s[t] = x[i] if i < x.shape[0] else float32(0.0)
+    cuda.syncwarp()
+    for k in range(5):
+        if t % 32 < 16 >> k:
+            s[t] += s[t + (16 >> k)]
+        cuda.syncwarp()
+    cuda.syncthreads()
+    if t == 0:
+        partial[cuda.blockIdx.x] = s[0] + s[32] + s[64] + s[96]
+
+
+ACCUMULATE = edited(lessons.add_guarded, ("c[i] = a[i]", "c[i] += a[i]"))
+TURNED = edited(lessons.transpose, ("B[i, j] =", "B[i, j] +="))
+MAXIMUM = "m = max(s[0], s[1])"
+
+#: Kernels that no record knows: a right result where the record's launches are too kind, or a cost that is not due.
+ACCEPTED_NOWHERE = [
+    ("kernel-guard", (ACCUMULATE, 128), "is wrong"),
+    ("kernel-guard", (lessons.add_guarded, 1000), "not full"),
+    ("kernel-transpose", TURNED, "is wrong"),
+    ("kernel-reduce", sums_by_atomics, "atomic additions"),
+    ("kernel-reduce", one_thread_sums, "requests to load x"),
+    ("kernel-shuffle-reduce", sums_by_atomics, "atomic additions"),
+    ("kernel-shuffle-reduce", one_thread_sums, "requests to load x"),
+    ("kernel-shuffle-reduce", tree_of_each_warp, "requests to load shared memory"),
+    ("kernel-softmax-row", edited(lessons.softmax_row, (MAXIMUM, "m = s[1]")), "wrong"),
+    ("kernel-softmax-row", edited(lessons.softmax_row, ("m = max(m, x[row, j])", "m = max(m, x[0, j])")), "wrong"),
+    ("kernel-softmax-row", edited(lessons.softmax_row, ("m = LOWEST", "m = float32(-1e30)")), "wrong"),
+    ("kernel-softmax-row", edited(lessons.softmax_row, ("range(5)", "range(4)")), "wrong"),
+    ("kernel-softmax-row", edited(lessons.softmax_row, ("y[row, j] =", "y[row, j] +=")), "wrong"),
+    ("kernel-online-softmax", edited(lessons.online_softmax, ("m, l = LOWEST", "m, l = float32(-1e30)")), "wrong"),
+]
+
+
+@pytest.mark.parametrize(("record", "answer", "message"), ACCEPTED_NOWHERE)
+def test_a_kernel_right_by_luck_or_by_brute_force_fails(record, answer, message):
+    verdict = judge(get(record), answer)
+    assert verdict.state == "fail"
+    assert message in verdict.message
+
+
+def one_tile_ahead(A, B, C):
+    sA = cuda.shared.array((2, 8, 8), float32)
+    sB = cuda.shared.array((2, 8, 8), float32)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    row, col = cuda.blockIdx.y * 8 + ty, cuda.blockIdx.x * 8 + tx
+    acc, which = float32(0.0), 0
+    for k0 in range(0, A.shape[1], 8):
+        a = b = float32(0.0)
+        if row < A.shape[0] and k0 + tx < A.shape[1]:
+            a = A[row, k0 + tx]
+        if k0 + ty < B.shape[0] and col < B.shape[1]:
+            b = B[k0 + ty, col]
+        sA[which, ty, tx], sB[which, ty, tx] = a, b
+        cuda.syncthreads()
+        for k in range(8):
+            acc += sA[which, ty, k] * sB[which, k, tx]
+        which = 1 - which
+    if row < C.shape[0] and col < C.shape[1]:
+        C[row, col] = acc
+
+
+def sum_of_what_is_there(x, partial):
+    s = cuda.shared.array(128, float32)
+    t, first = cuda.threadIdx.x, cuda.blockIdx.x * 128
+    n = min(128, x.shape[0] - first)
+    if t < n:
+        s[t] = x[first + t]
+    cuda.syncthreads()
+    step = 64
+    while step > 0:
+        if t < step and t + step < n:
+            s[t] += s[t + step]
+        cuda.syncthreads()
+        step //= 2
+    if t == 0:
+        partial[cuda.blockIdx.x] = s[0]
+
+
+def all_add_four(x, partial):
+    s = cuda.shared.array(4, float32)
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    value = x[i] if i < x.shape[0] else float32(0.0)
+    for step in (16, 8, 4, 2, 1):
+        value += cuda.shfl_down_sync(0xFFFFFFFF, value, step)
+    if t % 32 == 0:
+        s[t // 32] = value
+    cuda.syncthreads()
+    total = s[0] + s[1] + s[2] + s[3]
+    if t == 127:
+        partial[cuda.blockIdx.x] = total
+
+
+UNUSUAL = [
+    ("kernel-shared-tile", one_tile_ahead),
+    ("kernel-shared-tile", edited(lessons.shared_tile, ("sA[ty, k] * sB[k, tx]", "sB[k, tx] * sA[ty, k]"))),
+    ("kernel-transpose", edited(lessons.transpose, ("(32, 33)", "(32, 65)"))),
+    (
+        "kernel-transpose",
+        edited(
+            lessons.transpose,
+            ("(32, 33)", "(32, 32)"), ("tile[ty, tx]", "tile[ty, tx ^ ty]"), ("tile[tx, ty]", "tile[tx, ty ^ tx]"),
+        ),
+    ),
+    ("kernel-reduce", sum_of_what_is_there),
+    ("kernel-shuffle-reduce", all_add_four),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("record", "answer"), UNUSUAL)
+def test_an_unusual_right_kernel_passes(record, answer):
+    verdict = judge(get(record), answer)
+    assert verdict.state == "pass", verdict.message
