@@ -106,7 +106,20 @@ def _pieces(value: Any, depth: int) -> list[str]:
         return ["array", str(value.dtype), str(value.shape), hashlib.sha256(value.tobytes()).hexdigest()]
     if isinstance(value, np.generic):
         return ["scalar", value.dtype.name, value.tobytes().hex()]
-    return [type_name(value)]
+    inner = _wrapped(value)
+    return [type_name(value)] if inner is None else [type_name(value), *_code_pieces(inner.__code__)]
+
+
+def _wrapped(value: Any) -> types.FunctionType | None:
+    """Return the function inside a decorated one (``__wrapped__``, or ``py_func`` as compilers call it)."""
+    try:
+        held = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    if type(held) is not dict:
+        return None
+    found = held.get("__wrapped__", held.get("py_func"))
+    return found if type(found) is types.FunctionType else None
 
 
 def _code_pieces(code: types.CodeType) -> list[str]:

@@ -84,7 +84,11 @@ class Tolerance:
 
     def words(self, formats: list[str], depth: int) -> str:
         """Say the tolerance to a reader: units in the last place, float formats, reduction length."""
-        units = f"{self.c:g} unit{'' if self.c == 1 else 's'} in the last place of {' and '.join(formats)}"
+        if self.c >= 1000:  # nobody counts a million units: say how large they are together
+            parts = [f"{self.c * EPS[name]:.1g} ({name})" for name in formats]
+            units = f"a relative error of {' and '.join(parts)}"
+        else:
+            units = f"{self.c:g} unit{'' if self.c == 1 else 's'} in the last place of {' and '.join(formats)}"
         return units if depth == 1 else f"{units}, times the reduction length {depth}"
 
 

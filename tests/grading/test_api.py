@@ -7,6 +7,7 @@ import pytest
 from labsupport import exercises
 from labsupport.grading import Mistake, Note, Number, Shape, Verdict, api, check, hint, progress, registry, solution
 from labsupport.grading import solutions as solutions_module
+from labsupport.grading.answers import digest
 
 
 @pytest.fixture(autouse=True)
@@ -204,3 +205,18 @@ def test_a_chapter_that_does_not_load_takes_no_other_down(monkeypatch):
         exercises.get("no-such-exercise")
     with pytest.raises(ModuleNotFoundError):
         exercises.all_exercises()
+
+
+def test_a_changed_function_inside_a_decorator_is_another_answer():
+    class Compiled:
+        def __init__(self, py_func):
+            self.py_func = py_func
+
+    def first(x):
+        return x + 1
+
+    def second(x):
+        return x * 2
+
+    assert digest(Compiled(first)) != digest(Compiled(second))
+    assert digest(Compiled(first)) == digest(Compiled(first))

@@ -417,3 +417,8 @@ def test_a_dict_of_another_class_is_read_as_a_dict():
     asked = record(lambda x: {"a": 1.0, "b": 2.0}, (X,))
     assert judge(asked, lambda x: OrderedDict(b=2.0, a=1.0)).state == "pass"
     assert judge(asked, lambda x: defaultdict(float, a=1.0)).state == "fail"
+
+
+def test_a_wide_tolerance_is_told_as_a_relative_error():
+    assert Tolerance(c=2.0**20).words(["float64"], 1) == "a relative error of 2e-10 (float64)"
+    assert Tolerance(c=1).words(["float32"], 1) == "1 unit in the last place of float32"
