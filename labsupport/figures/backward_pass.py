@@ -254,8 +254,8 @@ def gradient_norms() -> Explorable:
     return explore(
         draw,
         alt=alt,
-        caption="One bar a part and layer. A healthy picture is level; a bar of exactly 0, or one end far above the "
-        "other, is a question to ask.",
+        caption="One bar for each part and layer. A healthy picture is level; a bar of exactly 0, or one end far above "
+        "the other, is a question to ask.",
         start={"case": CASES[0]},
         case=list(CASES),
     )

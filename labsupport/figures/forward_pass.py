@@ -381,5 +381,6 @@ def profile_recorded() -> Figure:
     return show(
         fig,
         alt=f"Percentiles of the time of each part of one forward pass; among the inner parts {slowest} takes longest.",
-        caption=f"One recorded measurement. Conditions: {conditions}.",
+        caption="In each row the distance from p50 to p99 is what a mean would hide. One recorded measurement; "
+        f"conditions: {conditions}.",
     )
