@@ -364,6 +364,7 @@ def online_block() -> "Widget":
         items.append((f"{number} of {len(trace)}. {title}.", text, _block_picture(phase, row)))
     return steps(
         items,
-        alt="One block of eight threads computes the online softmax of a row of 16, from one barrier to the next.",
+        alt="One block of eight threads and a row of 16 logits, from one barrier to the next: each thread reads two "
+        "logits and writes its state; in three turns four, two and one threads merge states; then all read one and write.",
         caption="Blue is read, orange is written. Three barriers of merging turn eight states into one.",
     )
