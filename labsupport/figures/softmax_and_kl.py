@@ -365,6 +365,7 @@ def online_block() -> "Widget":
     return steps(
         items,
         alt="One block of eight threads and a row of 16 logits, from one barrier to the next: each thread reads two "
-        "logits and writes its state; in three turns four, two and one threads merge states; then all read one and write.",
+        "logits and writes its state; in three turns four, two and one threads merge states; then all read one "
+        "and write.",
         caption="Blue is read, orange is written. Three barriers of merging turn eight states into one.",
     )
