@@ -330,16 +330,36 @@ def _block_picture(phase: Phase, row: np.ndarray) -> str:
     m, l = phase.shared["shared0"], phase.shared["shared1"]
     pieces = [
         svg.cells(12, 34, [[f"{v:.0f}" for v in row[0]]], size=narrow, title="x, global", highlight=touched["x"]),
-        svg.cells(12, 108, [[f"{v:.0f}" for v in m]], size=30, width=wide, title="m, shared: maximum a thread",
-                  highlight=touched["shared0"], cols=[f"t{t}" for t in range(WATCHED_THREADS)]),
-        svg.cells(12, 216, [[f"{v:.2f}" for v in l]], size=30, width=wide, title="l, shared: sum a thread",
-                  highlight=touched["shared1"]),
+        svg.cells(
+            12,
+            108,
+            [[f"{v:.0f}" for v in m]],
+            size=30,
+            width=wide,
+            title="m, shared: maximum a thread",
+            highlight=touched["shared0"],
+            cols=[f"t{t}" for t in range(WATCHED_THREADS)],
+        ),
+        svg.cells(
+            12,
+            216,
+            [[f"{v:.2f}" for v in l]],
+            size=30,
+            width=wide,
+            title="l, shared: sum a thread",
+            highlight=touched["shared1"],
+        ),
         svg.cells(12, 290, [[""] * WATCHED_COLUMNS], size=narrow, title="y, global", highlight=touched["y"]),
     ]
     for k, (own, other) in enumerate(_merges(phase) if phase.barrier_line else []):
         y = 150 + 10 * (k % 4)
-        pieces.append(svg.arrow((12 + wide * (other + 0.5), 140), (12 + wide * (own + 0.5), 140),
-                                via=[(12 + wide * (other + 0.5), y + 6), (12 + wide * (own + 0.5), y + 6)]))
+        pieces.append(
+            svg.arrow(
+                (12 + wide * (other + 0.5), 140),
+                (12 + wide * (own + 0.5), 140),
+                via=[(12 + wide * (other + 0.5), y + 6), (12 + wide * (own + 0.5), y + 6)],
+            )
+        )
     return svg.picture(360, 330, *pieces)
 
 
