@@ -32,7 +32,7 @@ STEPS = (
 #: stays with one worker, because its cells share a kernel.
 PYTEST = [
     *("-m", "pytest", "--nbval", "--nbval-current-env", "--nbval-sanitize-with", "tests/sanitize.cfg"),
-    *("-n", "2", "--dist", "loadfile", "-q"),
+    *("-n", "2", "--dist", "loadfile", "-q", "-rs", "--durations", "15"),
 ]
 
 

@@ -17,6 +17,20 @@ def command(ranks: int, arguments: list[str]) -> list[str]:
     return [*launcher, f"--nproc-per-node={ranks}", "-m", "labsupport.training", *arguments]
 
 
+#: Seconds in which torchrun has to end its ranks when it is asked to.
+GRACE = 20.0
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """Stop torchrun and its ranks, which it starts in sessions of their own: only it knows them all."""
+    process.terminate()
+    try:
+        process.communicate(timeout=GRACE)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 def torchrun(ranks: int, arguments: list[str], timeout: float = 120.0) -> str:
     """Run the training module on ``ranks`` processes; returns what rank 0 printed.
 
@@ -45,8 +59,7 @@ def torchrun(ranks: int, arguments: list[str], timeout: float = 120.0) -> str:
         raise RuntimeError(f"the ranks did not finish within {timeout:g} s and were stopped") from late
     finally:
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            _end(process)
     if process.returncode != 0:
         raise RuntimeError(f"torchrun ended with exit code {process.returncode}:\n{(output + errors)[-3000:]}")
     return output

@@ -503,7 +503,7 @@ def test_broken_browser_storage_starts_afresh(page: Page, broken: str) -> None:
 
 
 def test_without_javascript_the_questions_read_as_text(browser: Browser, tmp_path: Path) -> None:
-    path = write_page(tmp_path, list(MADE), form_of(MADE[11]))
+    path = write_page(tmp_path, list(MADE), form_of(next(record for record in MADE if record.id == "made-choice")))
     context = browser.new_context(java_script_enabled=False)
     opened = context.new_page()
     opened.goto(path.as_uri())

@@ -216,7 +216,7 @@ def test_pointing_gives_a_tip_that_can_be_reached_and_dismissed(browser: Browser
         frame, place = tip.bounding_box(), page.locator(".map-place").bounding_box()
         assert frame and place
         assert place["x"] - 1 <= frame["x"] and frame["x"] + frame["width"] <= place["x"] + place["width"] + 1
-        page.mouse.move(5, 5)
+        page.mouse.move(5, 5, steps=3)  # as a hand moves: more than one event on the way
         expect(tip).to_be_hidden()
     page.hover(".map-wide [data-box='1A']")
     expect(tip).to_be_visible()

@@ -64,8 +64,9 @@
 
     function move(by) { show(rules.step(rules.members(ids, group), now, by)); }
 
-    function hint(link) {
-      clearTimeout(timer);
+    function hint(link, pointed) {
+      stay();
+      byPointer = pointed;
       tip.textContent = "";
       tip.appendChild(el("strong", { text: title(link.getAttribute("data-box")) }));
       tip.appendChild(document.createTextNode(": " + summary(link.getAttribute("data-box"))));
@@ -77,9 +78,19 @@
       tip.style.top = (below + tip.offsetHeight > frame.height && above > 0 ? above : below) + "px";
     }
 
-    function unhint() { timer = setTimeout(function () { tip.hidden = true; }, 150); }
+    var byPointer = false, leaving = false;
+    function stay() { clearTimeout(timer); leaving = false; }
+    function unhint() {
+      stay();
+      leaving = true;
+      timer = setTimeout(function () { tip.hidden = true; leaving = false; }, 150);
+    }
 
-    tip.addEventListener("pointerenter", function () { clearTimeout(timer); });
+    tip.addEventListener("pointerenter", stay);
+    // A browser under load may leave out the event of leaving a box; the next movement makes up for it.
+    document.addEventListener("pointermove", function (event) {
+      if (!tip.hidden && byPointer && !leaving && !event.target.closest(".map-tip, [data-box]")) { unhint(); }
+    });
     tip.addEventListener("pointerleave", unhint);
     links.forEach(function (link) {
       var id = link.getAttribute("data-box");
@@ -88,9 +99,9 @@
         show(id);
         item(id).scrollIntoView({ block: "nearest" });
       });
-      link.addEventListener("pointerenter", function (event) { if (event.pointerType === "mouse") { hint(link); } });
+      link.addEventListener("pointerenter", function (event) { if (event.pointerType === "mouse") { hint(link, true); } });
       link.addEventListener("pointerleave", unhint);
-      link.addEventListener("focus", function () { if (link.matches(":focus-visible")) { hint(link); } });
+      link.addEventListener("focus", function () { if (link.matches(":focus-visible")) { hint(link, false); } });
       link.addEventListener("blur", unhint);
       link.addEventListener("keydown", function (event) {
         if (event.key === " ") { event.preventDefault(); link.dispatchEvent(new MouseEvent("click", { cancelable: true })); return; }
