@@ -254,6 +254,8 @@ def run_sphinx(root: Path, build: Path, show_progress: bool) -> int:
                 keep_going=True,
             )
             app.build()
+            # Where no page changed Sphinx stops early, and a changed style or script would stay behind.
+            app.builder.copy_html_static_files({})  # type: ignore[attr-defined]
             if app.statuscode != 0:
                 forget(build / "doctrees", warnings.pages)
             return app.statuscode

@@ -368,6 +368,15 @@ def test_a_changed_sentence_reaches_its_page_and_nothing_is_done_twice(small: Pa
     assert text.index("alpha") < text.index("zeta")
 
 
+def test_a_changed_style_reaches_the_pages_without_a_changed_sentence(small: Path) -> None:
+    assert book.render(small)
+    style = small / "book" / "_static" / "book.css"
+    style.write_text(style.read_text(encoding="utf-8") + "/* a new last line */\n", encoding="utf-8")
+    assert book.render(small)
+    built = (small / "_build" / "html" / "_static" / "book.css").read_text(encoding="utf-8")
+    assert built.endswith("/* a new last line */\n")
+
+
 def test_a_new_glossary_file_reaches_the_glossary(small: Path) -> None:
     assert book.render(small)
     (small / "book" / "glossary" / "02-b.md").write_text("middle\n: Between.\n", encoding="utf-8")
