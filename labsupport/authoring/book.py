@@ -254,8 +254,6 @@ def run_sphinx(root: Path, build: Path, show_progress: bool) -> int:
                 keep_going=True,
             )
             app.build()
-            # Where no page changed Sphinx stops early, and a changed style or script would stay behind.
-            app.builder.copy_html_static_files({})  # type: ignore[attr-defined]
             if app.statuscode != 0:
                 forget(build / "doctrees", warnings.pages)
             return app.statuscode
@@ -289,6 +287,8 @@ def render(root: Path, clean: bool = False, show_progress: bool = False) -> bool
     state = fingerprint(root, source_files(root))
     if run_sphinx(root, build, show_progress) != 0:
         raise BookError("The pages above gave warnings; mend them and run this again.")
+    # Where no page changed Sphinx stops early, and a changed style or script of ours would stay behind.
+    shutil.copytree(root / "book" / "_static", build / "html" / "_static", dirs_exist_ok=True)
     write_start_page(root, build / "html")
     stamp.write_text(state, encoding="utf-8")
     return True

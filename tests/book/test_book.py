@@ -196,6 +196,7 @@ def test_search_finds_a_word_and_leads_to_it(site: str, page: Page) -> None:
     page.keyboard.type("vocabulary")
     page.keyboard.press("Enter")
     page.wait_for_selector("#search-results li .context")
+    page.wait_for_selector("#search-results li a[href*='notation.html']")  # results come in one by one
     page.evaluate(AXE)
     assert page.evaluate(AXE_RUN, {}) == []
     hrefs = page.eval_on_selector_all("#search-results li a", "links => links.map(link => link.getAttribute('href'))")

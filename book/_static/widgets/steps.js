@@ -7,7 +7,7 @@
     var list = fallback.querySelector("ol.lab-steps"), items = [].slice.call(list.children), now = 0;
     var titles = items.map(function (item, i) { return (i + 1) + " of " + items.length; });
     var slider = lab.slider("step", titles, 0, show);
-    var live = lab.announcer();
+    var live = lab.announcer(), moved = false;
     var back = el("button", { type: "button", text: "previous", onclick: function () { show(rules.move(now, -1, items.length)); } });
     var next = el("button", { type: "button", text: "next", onclick: function () { show(rules.move(now, 1, items.length)); } });
 
@@ -17,7 +17,9 @@
       slider.set(now);
       back.disabled = now === 0;
       next.disabled = now === items.length - 1;
-      live.textContent = titles[now] + ". " + items[now].querySelector(".lab-step-text").textContent;
+      // Nothing has changed for the reader at the start, and formulas may not be set yet.
+      if (moved) { live.textContent = titles[now] + ". " + items[now].querySelector(".lab-step-text").textContent; }
+      moved = true;
     }
 
     root.classList.add("lab-player");
