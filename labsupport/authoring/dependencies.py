@@ -167,13 +167,16 @@ class Graph:
             start |= {f"{PACKAGE}.exercises", f"{PACKAGE}.exercises.{chapter[3:].replace('-', '_')}"}
         return start, faults
 
+    @cached_property
+    def _record_modules(self) -> list[Module]:
+        """Every module of labsupport.exercises; the records of a chapter are one module or a package of several."""
+        paths = sorted(self.root.glob(f"{PACKAGE}/exercises/**/*.py"))
+        found = [self.module(_dotted(path.relative_to(self.root))) for path in paths]
+        return [module for module in found if module]
+
     def _records(self, exercise: str) -> set[str]:
         """Modules of labsupport.exercises that spell the id."""
-        return {
-            name
-            for path in sorted(self.root.glob(f"{PACKAGE}/exercises/*.py"))
-            if (found := self.module(name := f"{PACKAGE}.exercises.{path.stem}")) and exercise in found.spelled
-        }
+        return {module.name for module in self._record_modules if exercise in module.spelled}
 
     def _named_in(self, tree: ast.AST, home: Module | None) -> Reached:
         """Modules of the package that ``tree`` names; ``home`` is the module it belongs to, for relative imports."""
@@ -270,6 +273,12 @@ class Graph:
         for folder in self._folders(module.path.parent):
             if folder.name in module.spelled and not (folder / "__init__.py").exists():
                 yield from (p for p in sorted(folder.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
+
+
+def _dotted(path: Path) -> str:
+    """The name of the module in a file: ``labsupport/ops/gemm.py`` is ``labsupport.ops.gemm``."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def _parse(line: int, text: str, shown: Path) -> ast.Module:

@@ -1,8 +1,9 @@
-"""The exercise records of the book: one module per chapter, each a tuple ``EXERCISES``.
+"""The exercise records of the book: one package per chapter, or one module where the records are few.
 
-This package knows the subjects and their misconceptions; it must never contain a
-mechanism of the judge, which lives in ``labsupport.grading``. A chapter's module is
-imported when one of its exercises is first looked for.
+Each offers a tuple ``EXERCISES``; a package joins those of its modules in the order of the chapter.
+The records know the subjects and their misconceptions; they must never contain a mechanism of the
+judge, which lives in ``labsupport.grading``. A chapter's records are imported when one of its
+exercises is first looked for.
 """
 
 import difflib
@@ -20,12 +21,12 @@ _loaded: set[str] = set()
 
 
 def modules() -> tuple[str, ...]:
-    """Return the names of the chapters' modules, in alphabetical order."""
+    """Return the names of the chapters' modules and packages, in alphabetical order."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
 def _load(name: str) -> None:
-    """Import one chapter's module and take its records in. Two records with one id are a ValueError."""
+    """Import one chapter and take its records in. Two records with one id are a ValueError."""
     if name in _loaded:
         return
     records: tuple[Exercise, ...] = import_module(f"{__name__}.{name}").EXERCISES
@@ -45,7 +46,7 @@ def _load(name: str) -> None:
 def get(exercise_id: str) -> Exercise:
     """Return the record with this id; KeyError with a "did you mean" where there is none.
 
-    A chapter whose module cannot be loaded does not take the others down: its error is raised only
+    A chapter that cannot be loaded does not take the others down: its error is raised only
     where the id is in none of them.
     """
     errors: list[Exception] = []
@@ -74,7 +75,7 @@ def all_exercises() -> tuple[Exercise, ...]:
 
 
 def module_of(exercise_id: str) -> str:
-    """Return the name of the chapter's module that holds an exercise, for example ``softmax_and_kl``."""
+    """Return the name of the chapter's module or package that holds an exercise, for example ``softmax_and_kl``."""
     get(exercise_id)
     return _module_by_id[exercise_id]
 

@@ -36,8 +36,12 @@ PACKAGE = {
     "exercises/tiny": 'from labsupport.ops import double\nE = dict(id="twice")\n',
     "exercises/other": 'E = dict(id="other")\n',
     "exercises/shared_tiny": 'E = dict(id="thrice")\n',
+    "exercises/parts/__init__": "from labsupport.exercises.parts import early, late\nE = (*early.E, *late.E)\n",
+    "exercises/parts/early": 'from labsupport.exercises.parts.scales import unit\nE = (dict(id="first"),)\n',
+    "exercises/parts/late": 'from labsupport.ops.add import x\nE = (dict(id="last"),)\n',
+    "exercises/parts/scales": "unit = 1\n",
     "ops/__init__": "",
-    "ops/add": "",
+    "ops/add": "x = 1\n",
     "ops/double": "from labsupport.ops.add import *\n",
     "ops/late": 'import importlib\nm = importlib.import_module("labsupport.ops.add")\n',
     "cost": "import numpy, json\n",
@@ -53,6 +57,7 @@ GRADING = [
     "ops/add.py",
     "ops/double.py",
 ]
+PARTS = [f"exercises/parts/{name}.py" for name in ("__init__", "early", "late", "scales")]
 FIGURES = ["__init__.py", "figures/__init__.py", "figures/style.py"]
 
 
@@ -73,12 +78,28 @@ FIGURES = ["__init__.py", "figures/__init__.py", "figures/style.py"]
         ("from labsupport.figures import unreadable", [*FIGURES[:2], "figures/big.py", "figures/style.py", "figures/tiny.py", "ops/__init__.py", "ops/add.py", "ops/double.py"]),
         ('from labsupport import check\ncheck("twice", 1)', GRADING),
         ('from labsupport.grading import hint\nhint("thrice")', sorted([*GRADING, "exercises/shared_tiny.py"])),
+        # A record in a package: its other modules too, as importing one part runs the package's __init__.
+        ('from labsupport.grading import hint\nhint("first")', sorted([*GRADING, *PARTS])),
+        ('from labsupport.grading import hint\nhint("last")', sorted([*GRADING, *PARTS])),
         ("%matplotlib inline\nimport labsupport\n!ls", ["__init__.py"]),
         ("import labsupport.cost\nif labsupport.cost.x:\n    print(labsupport.ops.add)", ["__init__.py", "cost.py", "ops/__init__.py", "ops/add.py"]),
     ],
 )  # fmt: skip
 def test_what_a_cell_reaches(tmp_path: Path, code: str, reached: list[str]) -> None:
     assert reach(write(tmp_path, **PACKAGE), code) == reached
+
+
+def test_a_chapter_whose_records_are_a_package_is_reached_whole_and_reaches_no_other_record(tmp_path: Path) -> None:
+    files = {
+        name.replace("parts", "tiny"): text.replace("parts", "tiny")
+        for name, text in PACKAGE.items()
+        if name != "exercises/tiny"
+    }
+    reached = reach(write(tmp_path, **files), "from labsupport.grading import hint\nhint(exercise)")
+    assert [path for path in reached if path.startswith("exercises")] == [
+        "exercises/__init__.py",
+        *(f"exercises/tiny/{name}.py" for name in ("__init__", "early", "late", "scales")),
+    ]
 
 
 def test_data_beside_a_module_that_names_its_folder(tmp_path: Path) -> None:
