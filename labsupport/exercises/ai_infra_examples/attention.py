@@ -15,7 +15,6 @@ Array = np.ndarray
 
 #: One layer without biases: four projections H → H and an MLP H → 4H → H, on B·S tokens.
 _B, _S, _H = 2, 1024, 2048
-
 _LAYER_FLOPS = 4 * linear_cost(_B * _S, _H, _H).flops + 2 * linear_cost(_B * _S, _H, 4 * _H).flops
 
 LAYER_LINEAR_FLOPS = Number(

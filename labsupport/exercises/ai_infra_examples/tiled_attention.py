@@ -147,7 +147,6 @@ FLASH_FORWARD = Function(
 
 #: One head with S = 4096, D_h = 128, blocks of 128 queries.
 _TILED = ops.traffic(4096, 4096, 128, block=128)
-
 _EXPLICIT = ops.traffic(4096, 4096, 128)
 
 ATTENTION_TRAFFIC = Several(

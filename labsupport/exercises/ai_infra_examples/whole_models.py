@@ -6,9 +6,7 @@ from labsupport import model_memory
 from labsupport.grading import Case, Exercise, Function, Mistake, Number, Tolerance
 
 _LLAMA = model_memory.MODELS["Llama 3 8B"]
-
 _GPT2 = model_memory.MODELS["GPT-2 small"]
-
 _CACHE = int(model_memory.kv_cache_bytes(_LLAMA, 16, 4096))
 
 KV_CACHE_BYTES = Number(

@@ -155,11 +155,8 @@ def _passes(launches: list[norms.Kernel], size: int) -> int:
 
 
 _ROWS, _WIDTH = np.ones((64, 128)), np.ones(128)
-
 _NAIVE = _passes(norms.rms_norm_naive(_ROWS, _WIDTH)[1], _ROWS.size)
-
 _FUSED = _passes(norms.rms_norm_fused(_ROWS, _WIDTH)[1], _ROWS.size)
-
 _TENSOR = int(tensor_bytes((8, 2048, 4096), "bfloat16"))
 
 NORM_TRAFFIC = Number(

@@ -15,7 +15,6 @@ Array = np.ndarray
 
 
 EPS32 = float(np.finfo(np.float32).eps)
-
 ONE_BLOCK_A_ROW = (
     "`x` and `y`: float32 (R, n), any n from 1 on; every row has a finite entry, and there may be $-\\infty$ among the "
     "others. The launch has R blocks of 64 threads: block r owns row r. Float32 throughout, coalesced"
@@ -58,12 +57,10 @@ def _aligned_rows(case: KernelCase) -> float:
 
 
 ROW_COUNTERS = (sectors("load", "x", _aligned_rows), sectors("store", "y", _aligned_rows))
-
 COLUMN_CHUNKS = (
     "Each thread owns a stretch of neighbouring columns, so the lanes of a warp lie far apart. Start at the thread's "
     "index and step by the number of threads."
 )
-
 NARROW = "Literals such as `0.0` and `1.0` are float64 in a compiled kernel, and so is `l = 0`. Write `float32(0.0)`."
 
 KERNEL_SOFTMAX_ROW = Kernel(

@@ -108,7 +108,6 @@ def _naive_fails_at(x: Array, shifts: tuple[float, ...]) -> float:
 
 
 _SHIFT_X = np.array([0, 1, 2, 3], np.float32)
-
 _SHIFTS = (0.0, 10.0, 50.0, 80.0, 90.0, 1000.0, 1e8)
 
 SOFTMAX_SHIFT = Several(
