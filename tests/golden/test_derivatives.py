@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from labsupport.authoring.notebook import code_cells, load
 from labsupport.exercises import get
-from labsupport.exercises.derivatives import PARAMETERS, loss_and_slope
+from labsupport.exercises.derivatives.running_example import PARAMETERS, loss_and_slope
 from labsupport.figures.derivatives import path, verdict
 from labsupport.grading import Number, Several
 
