@@ -65,15 +65,18 @@ def _functions(module: types.ModuleType) -> dict[str, Any]:
 _original: list[tuple[types.ModuleType, dict[str, Any]]] = [
     (module, _functions(module)) for module in (*_WHOLE, *_NAMED)
 ]
-_held: set[str] = set()
+#: Names of modules that are held, or that are none of the book's own: a check must not look at thousands anew.
+_known: set[str] = set()
 
 
 def hold() -> None:
     """Hold the book's own modules as well, as they are now: those loaded since the last time."""
-    for name in [name for name in list(sys.modules) if _is_own(name) and name not in _held]:
+    for name in sys.modules.keys() - _known:
         module = sys.modules[name]
-        if type(module) is types.ModuleType:
-            _held.add(name)
+        if not _is_own(name):
+            _known.add(name)
+        elif type(module) is types.ModuleType:
+            _known.add(name)
             _original.append((module, _functions(module)))
 
 

@@ -137,6 +137,10 @@ FACTORS = (
 )  # fmt: skip
 
 
+#: Spellings that a number of the book is tried with.
+SPELLINGS = 40
+
+
 def texts_of_numbers(record: Number, rng: random.Random) -> list[str]:
     """Right answers in other words, near misses, slips, wrong dimensions, and texts that are no numbers."""
     due = units.parse_unit(record.unit)
@@ -160,6 +164,11 @@ def texts_of_numbers(record: Number, rng: random.Random) -> list[str]:
             texts += [f"{decimal / 1e6!r} × 10^6 {name}", f"{decimal / 1e3!r}*10**3{name}"]
         else:
             texts.append(f"1.5 {name}")
+    return texts
+
+
+def texts_of_mistakes(record: Number) -> list[str]:
+    texts = []
     for mistake in record.mistakes:
         if isinstance(mistake.answer, (int, float)):
             texts.append(f"{mistake.answer!r} {record.default_unit or record.unit}".removesuffix(" 1"))
@@ -195,7 +204,10 @@ def texts_of_shapes(record: Shape, rng: random.Random) -> list[str]:
 def answers_to(record: Exercise, rng: random.Random) -> list[tuple[Any, Any]]:
     """(what the page is given, what the notebook is given) for one record."""
     if isinstance(record, Number):
-        return [(text, text) for text in texts_of_numbers(record, rng)]
+        texts = texts_of_numbers(record, rng)
+        if record not in MADE:  # those made for this test get every spelling, those of the book some
+            texts = rng.sample(texts, SPELLINGS)
+        return [(text, text) for text in (*texts, *texts_of_mistakes(record))]
     if isinstance(record, Shape):
         return [(text, export.shape_from_text(text)) for text in texts_of_shapes(record, rng)]
     if isinstance(record, Choice):
