@@ -18,8 +18,9 @@ from labsupport.grading import Exercise, Mistake, Verdict, guard
 from labsupport.grading.answers import is_stub, type_name
 from labsupport.grading.judge import failed, passed, todo
 
-__all__ = ["Counter", "Kernel", "KernelCase", "sectors", "total", "wavefronts"]
+__all__ = ["EPS32", "Counter", "Kernel", "KernelCase", "along_rows", "sectors", "total", "wavefronts"]
 
+#: Distance from 1 to the next float32; what a case allows is a multiple of it.
 EPS32 = float(np.finfo(np.float32).eps)
 #: Orders of blocks and threads that each case runs in; None is the natural one.
 ORDERS = (None, 1, 2)
@@ -76,6 +77,14 @@ def sectors(kind: str, array: str, most: Callable[[KernelCase], float]) -> Count
         measure=lambda report: _per_request(report, "sectors", "global", kind, array),
         most=most,
     )
+
+
+def along_rows(array: str) -> Callable[[KernelCase], float]:
+    """Sectors of a request for 32 neighbours in a row of a float32 array (R, n), for ``sectors``.
+
+    4 where every row begins at a sector; one more where rows may begin within one.
+    """
+    return lambda case: 4 if case.arguments[array].shape[1] % 8 == 0 else 5
 
 
 def wavefronts(kind: str, most: float = 1.0) -> Counter:

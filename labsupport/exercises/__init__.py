@@ -1,9 +1,10 @@
-"""The exercise records of the book: one package per chapter, or one module where the records are few.
+"""The exercise records of the book: one package per chapter, with a module for each of its subjects.
 
-Each offers a tuple ``EXERCISES``; a package joins those of its modules in the order of the chapter.
-The records know the subjects and their misconceptions; they must never contain a mechanism of the
-judge, which lives in ``labsupport.grading``. A chapter's records are imported when one of its
-exercises is first looked for.
+A module offers a tuple ``EXERCISES``; the chapter's package joins those of its modules in the order of
+the chapter. What several modules of a chapter share has a module of its own there; what several
+chapters share, and knows no subject, is in ``labsupport.grading.shorthand``. The records know the
+subjects and their misconceptions; they must never contain a mechanism of the judge, which lives in
+``labsupport.grading``. A chapter is imported when one of its exercises is first looked for.
 """
 
 import difflib
@@ -21,7 +22,7 @@ _loaded: set[str] = set()
 
 
 def modules() -> tuple[str, ...]:
-    """Return the names of the chapters' modules and packages, in alphabetical order."""
+    """Return the names of the chapters' packages, in alphabetical order."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 
 
@@ -75,7 +76,7 @@ def all_exercises() -> tuple[Exercise, ...]:
 
 
 def module_of(exercise_id: str) -> str:
-    """Return the name of the chapter's module or package that holds an exercise, for example ``softmax_and_kl``."""
+    """Return the name of the chapter's package that holds an exercise, for example ``softmax_and_kl``."""
     get(exercise_id)
     return _module_by_id[exercise_id]
 

@@ -1,5 +1,6 @@
 """Every exercise of the book proves itself: its truth passes, its mistakes fail, its ids agree everywhere."""
 
+import pkgutil
 import re
 from collections.abc import Iterator
 from importlib import import_module
@@ -38,6 +39,14 @@ each_chapter = pytest.mark.parametrize("stem", SOURCES)
 @pytest.mark.parametrize("module", exercises.modules())
 def test_module_loads(module: str) -> None:
     assert import_module(f"labsupport.exercises.{module}").EXERCISES
+
+
+@pytest.mark.parametrize("chapter", exercises.modules())
+def test_a_chapter_joins_the_records_of_all_its_modules(chapter: str) -> None:
+    package = import_module(f"labsupport.exercises.{chapter}")
+    parts = [import_module(f"{package.__name__}.{part.name}") for part in pkgutil.iter_modules(package.__path__)]
+    of_parts = [record.id for part in parts for record in getattr(part, "EXERCISES", ())]
+    assert sorted(record.id for record in package.EXERCISES) == sorted(of_parts)
 
 
 @pytest.mark.parametrize("gate", GATES.values(), ids=GATES.keys())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 F32 = np.float32
-EPS32 = float(np.finfo(np.float32).eps)
 BARRIER_AFTER_IF = (
     "A barrier inside a condition is not reached by every thread of the block. Let the condition guard the access "
     "alone, and place `cuda.syncthreads()` after it, for all threads."

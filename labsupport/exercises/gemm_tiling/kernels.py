@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from labsupport.cuda.exercise import Counter, Kernel, KernelCase, sectors, wavefronts
+from labsupport.cuda.exercise import EPS32, Counter, Kernel, KernelCase, sectors, wavefronts
 from labsupport.cuda.kernels import lessons
 from labsupport.cuda.kernels.lessons import edited
-from labsupport.exercises.gemm_tiling.kernel_parts import BARRIER_AFTER_IF, EPS32, F32, NO_GUARD, WIDE, blocks, floats
+from labsupport.exercises.gemm_tiling.kernel_parts import BARRIER_AFTER_IF, F32, NO_GUARD, WIDE, blocks, floats
 from labsupport.grading import Exercise, Mistake
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from labsupport.cuda.exercise import Counter, Kernel, KernelCase, sectors, total, wavefronts
+from labsupport.cuda.exercise import EPS32, Counter, Kernel, KernelCase, sectors, total, wavefronts
 from labsupport.cuda.kernels import ladder, lessons
 from labsupport.cuda.kernels.lessons import edited
-from labsupport.exercises.gemm_tiling.kernel_parts import EPS32, F32, NO_GUARD, blocks, floats
+from labsupport.exercises.gemm_tiling.kernel_parts import F32, NO_GUARD, blocks, floats
 from labsupport.grading import Exercise, Mistake
 from labsupport.ops.gemm import traffic
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from labsupport.cuda.exercise import Counter, Kernel, KernelCase, sectors, total
+from labsupport.cuda.exercise import EPS32, Counter, Kernel, KernelCase, along_rows, sectors, total
 from labsupport.cuda.kernels import lessons, triton_lessons
 from labsupport.cuda.kernels.lessons import edited
 from labsupport.cuda.triton_exercise import RowCase, TritonKernel
@@ -13,8 +13,6 @@ from labsupport.ops import softmax as ops
 
 Array = np.ndarray
 
-
-EPS32 = float(np.finfo(np.float32).eps)
 ONE_BLOCK_A_ROW = (
     "`x` and `y`: float32 (R, n), any n from 1 on; every row has a finite entry, and there may be $-\\infty$ among the "
     "others. The launch has R blocks of 64 threads: block r owns row r. Float32 throughout, coalesced"
@@ -51,12 +49,7 @@ def _row_loads(passes: int) -> Counter:
     return total("passes", "load", "x", lambda case: passes * case.arguments["x"].size)
 
 
-def _aligned_rows(case: KernelCase) -> float:
-    """Sectors of a request where rows begin at a sector; one more where they do not."""
-    return 4 if case.arguments["x"].shape[1] % 8 == 0 else 5
-
-
-ROW_COUNTERS = (sectors("load", "x", _aligned_rows), sectors("store", "y", _aligned_rows))
+ROW_COUNTERS = (sectors("load", "x", along_rows("x")), sectors("store", "y", along_rows("x")))
 COLUMN_CHUNKS = (
     "Each thread owns a stretch of neighbouring columns, so the lanes of a warp lie far apart. Start at the thread's "
     "index and step by the number of threads."
