@@ -1,7 +1,7 @@
-"""Figures of chapter 8: noise of a batch, momentum, Adam's start, ZeRO, depth, initialisation, norms, clipping.
+"""Figures of chapter 8: batches, momentum, Adam's start, ZeRO, depth, initialisation, norms and their block, clipping.
 
-Every number drawn is computed by ``labsupport.ops`` or ``labsupport.cost`` from a seeded generator. No curve may
-depend on a clock or on a BLAS library beyond its rounding.
+Every number drawn is computed by ``labsupport.ops``, ``labsupport.cost`` or the simulator from a seeded generator. No
+curve may depend on a clock or on a BLAS library beyond its rounding.
 """
 
 from functools import lru_cache
@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from labsupport.cost import training_memory
+from labsupport.cuda.kernels import lessons
+from labsupport.cuda.simt import Phase, Report, cuda, launch
 from labsupport.figures import explore, show, style, svg
 from labsupport.figures.explorable import Explorable, Figure
 from labsupport.ops.depth import Profile, stack_profile
@@ -506,4 +508,160 @@ def clip_direction() -> Explorable:
         start={"c": 1.0},
         labels={"c": "limit c"},
         c=[0.5, 1.0, 1.5, 2.0, 3.0, 4.0],
+    )
+
+
+# ---------------------------------------------------------------- one block of a norm
+
+
+#: Columns of the row that is watched: two whole turns of the block and a part of a third.
+WATCHED_COLUMNS = 150
+#: What the block does in each phase.
+NORM_PHASES = ("load the row, add it up", "square what is left", "write the result")
+
+
+@lru_cache(maxsize=1)
+def _watched_norm() -> Report:
+    """The simulator's report, with its trace, of one block that normalises one row."""
+    x = np.random.default_rng(12).integers(-3, 6, (1, WATCHED_COLUMNS)).astype(np.float32)
+    one, nil = np.ones(WATCHED_COLUMNS, np.float32), np.zeros(WATCHED_COLUMNS, np.float32)
+    kernel, y, eps = cuda.jit(lessons.layer_norm), np.zeros_like(x), np.float32(1e-5)
+    return launch(kernel, 1, lessons.ROW_THREADS, x, one, nil, y, eps, trace=True)
+
+
+def _touched(phase: Phase, *arrays: str) -> dict[tuple[int, ...], set[int]]:
+    """Which threads touched each element of some arrays in a phase."""
+    threads: dict[tuple[int, ...], set[int]] = {}
+    for step in phase.steps:
+        if step.array in arrays:
+            threads.setdefault(step.index, set()).add(step.thread)
+    return threads
+
+
+def _runs(numbers: list[int]) -> list[tuple[int, int]]:
+    """First and last of each run of neighbours in ascending numbers."""
+    runs: list[tuple[int, int]] = []
+    for n in numbers:
+        runs[-1:] = [(runs[-1][0], n)] if runs and runs[-1][1] == n - 1 else [*runs[-1:], (n, n)]
+    return runs
+
+
+def _thread_left(thread: int) -> float:
+    """Left edge of what stands above or below a thread; a gap parts the two warps."""
+    return 24 + 5 * thread + 6 * (thread // 32)
+
+
+def _strip(y: float, threads: int, color: str, marked: list[int], chosen: int | None) -> str:
+    """One turn of the block: a box for eight neighbours, a sector of memory, with the marked threads coloured."""
+    pieces = []
+    for first, last in _runs(marked):
+        for low, high in ((first, min(last, 31)), (max(first, 32), last)):
+            if low <= high:
+                wide = _thread_left(high) + 5 - _thread_left(low)
+                pieces.append(svg.rect(_thread_left(low), y, wide, 12, fill=color, tint=0.4, stroke=0))
+    for first in range(0, threads, 8):
+        wide = 5 * min(8, threads - first)
+        pieces.append(svg.rect(_thread_left(first), y, wide, 12, color="grey", stroke=1))
+    if chosen is not None:
+        pieces.append(svg.rect(_thread_left(chosen), y, 5, 12, fill="red", tint=1, stroke=0))
+    return "".join(pieces)
+
+
+def _row_of(y: float, title: str, touched: dict[tuple[int, ...], set[int]], color: str, thread: int) -> str:
+    """A row of the watched width, turn by turn of the block, so that a thread's columns stand below each other."""
+    pieces = [svg.text(190, y - 10, title, size=13, bold=True)]
+    for turn, first in enumerate(range(0, WATCHED_COLUMNS, lessons.ROW_THREADS)):
+        count = min(lessons.ROW_THREADS, WATCHED_COLUMNS - first)
+        users = {index[-1] - first: who for index, who in touched.items() if first <= index[-1] < first + count}
+        mine = next((place for place, who in users.items() if thread in who), None)
+        pieces += [
+            svg.text(20, y + 15 * turn + 6, str(first), size=11, anchor="end", color="grey"),
+            _strip(y + 15 * turn, count, color, sorted(users), mine),
+        ]
+    return "".join(pieces)
+
+
+def _sums_of(now: Phase, thread: int) -> str:
+    """The four places of shared memory, and arrows to the chosen thread or from the lanes that write."""
+    values = now.shared["shared0"]
+    pieces = [svg.text(190, 208, "s, shared memory", size=13, bold=True)]
+    for step in now.steps:
+        if step.array == "shared0":
+            row, warp = step.index
+            middle, top = _thread_left(32 * warp) + 80, 146 + 26 * row
+            x = _thread_left(step.thread) + 2.5
+            if step.kind == "store":
+                pieces.append(svg.arrow((x, 114), (middle - 50, top + 11), via=[(x, top + 11)], color="orange"))
+            elif step.thread == thread:
+                side = middle + 60
+                via = [(side, top + 11), (side, 128), (x, 128)]
+                pieces.append(svg.arrow((middle + 50, top + 11), (x, 114), via=via, color="red"))
+    seen = {step.index: step.kind for step in now.steps if step.array == "shared0"}
+    for row, name in enumerate(("sum", "squares")):
+        for warp in range(lessons.ROW_WARPS):
+            value = values[row * lessons.ROW_WARPS + warp]
+            told = "empty" if value is None else f"{name} {value:.1f}"
+            color = {"store": "orange", "load": "blue", None: None}[seen.get((row, warp))]
+            left = _thread_left(32 * warp) + 30
+            pieces += [
+                svg.rect(left, 146 + 26 * row, 100, 22, color="grey", fill="ground", stroke=0),
+                svg.rect(left, 146 + 26 * row, 100, 22, color="grey", fill=color, tint=0.4, stroke=1),
+                svg.text(left + 50, 157 + 26 * row, told, size=13, bold=color is not None),
+            ]
+    return "".join(pieces)
+
+
+def _norm_words(number: int, thread: int) -> tuple[str, str, str]:
+    """What the block does in a phase, what the chosen thread does, and how the phase ends."""
+    report = _watched_norm()
+    now = report.trace[number - 1]
+    count = {(space, kind): 0 for space in ("global", "shared") for kind in ("load", "store")}
+    for step in now.steps:
+        count[step.space, step.kind] += 1
+    block = f"global {count['global', 'load']} loads, {count['global', 'store']} stores; "
+    block += f"shared {count['shared', 'load']} loads, {count['shared', 'store']} stores."
+    columns = [step.index[-1] for step in now.steps if step.thread == thread and step.array in ("x", "y")]
+    where = ", ".join(map(str, columns))
+    if number == 1:
+        mine = f"Thread {thread} keeps columns {where}."
+    elif number == 2:
+        mine = f"Thread {thread} reads two sums and takes the mean out."
+    else:
+        mine = f"Thread {thread} reads two sums and writes columns {where}."
+    shuffles = report.warp_operations // (2 * lessons.ROW_WARPS)
+    ends = f"{shuffles} shuffles add up a warp, then the barrier." if now.barrier_line else "The end of the kernel."
+    return block, mine, ends
+
+
+def norm_block() -> Explorable:
+    """One thread block computes LayerNorm of a row, barrier by barrier, from the simulator's trace."""
+    trace = _watched_norm().trace
+
+    def draw(phase: int, thread: int) -> str:
+        now = trace[phase - 1]
+        lanes = [t for t in range(lessons.ROW_THREADS) if any(step.thread == t for step in now.steps)]
+        pieces = [
+            _row_of(24, "x, global: a column below a thread", _touched(now, "x"), "blue", thread),
+            svg.text(190, 90, "64 threads, two warps of 32 lanes", size=13, bold=True),
+            _strip(101, lessons.ROW_THREADS, "grey", lanes, thread),
+            _sums_of(now, thread),
+            _row_of(244, "gamma and beta, global", _touched(now, "gamma", "beta"), "blue", thread),
+            _row_of(318, "y, global", _touched(now, "y"), "orange", thread),
+            svg.text(4, 380, f"{phase} of {len(trace)}: {NORM_PHASES[phase - 1]}", anchor="start", bold=True),
+        ]
+        words = _norm_words(phase, thread)
+        pieces += [svg.text(4, 402 + 19 * k, line, anchor="start", size=12.5) for k, line in enumerate(words)]
+        return svg.picture(360, 452, *pieces)
+
+    return explore(
+        draw,
+        alt=lambda phase, thread: (
+            f"Phase {phase} of {len(trace)}, {NORM_PHASES[phase - 1]}: " + " ".join(_norm_words(phase, thread))
+        ),
+        caption="A row of 150 columns and its block, from one barrier to the next, as the simulator recorded it. A box "
+        "holds eight neighbours: a sector of 32 bytes. Blue is read, orange is written, red is the chosen thread.",
+        start={"phase": 1, "thread": 7},
+        labels={"phase": "phase", "thread": "thread"},
+        phase=list(range(1, len(trace) + 1)),
+        thread=[0, 7, 32, 63],
     )

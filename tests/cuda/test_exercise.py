@@ -201,6 +201,22 @@ def tree_of_each_warp(x, partial):
         partial[cuda.blockIdx.x] = s[0] + s[32] + s[64] + s[96]
 
 
+def one_thread_normalises(x, gamma, beta, y, eps):
+    kept = cuda.shared.array(256, float32)
+    row, n = cuda.blockIdx.x, x.shape[1]
+    if cuda.threadIdx.x == 0:
+        mean, squares = float32(0.0), float32(0.0)
+        for j in range(n):
+            kept[j] = x[row, j]
+            mean += kept[j]
+        mean /= float32(n)
+        for j in range(n):
+            squares += (kept[j] - mean) * (kept[j] - mean)
+        r = float32(1.0) / math.sqrt(squares / float32(n) + eps)
+        for j in range(n):
+            y[row, j] = (kept[j] - mean) * r * gamma[j] + beta[j]
+
+
 ACCUMULATE = edited(lessons.add_guarded, ("c[i] = a[i]", "c[i] += a[i]"))
 TURNED = edited(lessons.transpose, ("B[i, j] =", "B[i, j] +="))
 MAXIMUM = "m = max(s[0], s[1])"
@@ -221,6 +237,11 @@ ACCEPTED_NOWHERE = [
     ("kernel-softmax-row", edited(lessons.softmax_row, ("range(5)", "range(4)")), "wrong"),
     ("kernel-softmax-row", edited(lessons.softmax_row, ("y[row, j] =", "y[row, j] +=")), "wrong"),
     ("kernel-online-softmax", edited(lessons.online_softmax, ("m, l = LOWEST", "m, l = float32(-1e30)")), "wrong"),
+    ("kernel-layer-norm", one_thread_normalises, "do not share the work"),
+    ("kernel-layer-norm", edited(lessons.layer_norm, ("x[row, j] if", "x[0, j] if")), "wrong"),
+    ("kernel-layer-norm", edited(lessons.layer_norm, ("range(5)", "range(4)")), "wrong"),
+    ("kernel-layer-norm", edited(lessons.layer_norm, ("y[row, j] =", "y[row, j] +=")), "wrong"),
+    ("kernel-layer-norm", lessons.layer_norm_states, "load 600 elements of x, where 300 do"),
 ]
 
 
@@ -283,6 +304,27 @@ def all_add_four(x, partial):
         partial[cuda.blockIdx.x] = total
 
 
+def one_warp_normalises(x, gamma, beta, y, eps):
+    own = cuda.local.array(8, float32)
+    row, t, n = cuda.blockIdx.x, cuda.threadIdx.x, x.shape[1]
+    if t < 32:
+        total = float32(0.0)
+        for k in range(8):
+            own[k] = x[row, t + 32 * k] if t + 32 * k < n else float32(0.0)
+            total += own[k]
+        for k in range(5):
+            total += cuda.shfl_xor_sync(0xFFFFFFFF, total, 1 << k)
+        mean = total / float32(n)
+        total = float32(0.0)
+        for k in range(8):
+            own[k] = own[k] - mean if t + 32 * k < n else float32(0.0)
+            total += own[k] * own[k]
+        for k in range(5):
+            total += cuda.shfl_xor_sync(0xFFFFFFFF, total, 1 << k)
+        for j in range(t, n, 32):
+            y[row, j] = own[j // 32] / math.sqrt(total / float32(n) + eps) * gamma[j] + beta[j]
+
+
 UNUSUAL = [
     ("kernel-shared-tile", one_tile_ahead),
     ("kernel-shared-tile", edited(lessons.shared_tile, ("sA[ty, k] * sB[k, tx]", "sB[k, tx] * sA[ty, k]"))),
@@ -296,6 +338,7 @@ UNUSUAL = [
     ),
     ("kernel-reduce", sum_of_what_is_there),
     ("kernel-shuffle-reduce", all_add_four),
+    ("kernel-layer-norm", one_warp_normalises),
 ]  # fmt: skip
 
 

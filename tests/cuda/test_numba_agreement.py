@@ -47,6 +47,10 @@ KERNELS = {
     lessons.register_tile: (M, M, M),
     lessons.softmax_row: (M, M),
     lessons.online_softmax: (M, M),
+    lessons.flash_block: (M, M, M, M, "int32"),
+    lessons.layer_norm: (M, V, V, M, "float32"),
+    lessons.layer_norm_states: (M, V, V, M, "float32"),
+    lessons.rms_norm: (M, V, M, "float32"),
 }
 SIMULATED = {
     right.add: (V, V, V),
@@ -88,6 +92,12 @@ def signature(types):
 def test_a_kernel_of_the_book_compiles_for_sm_90_without_a_float64(kernel, types):
     text = numba_backend.compile_llvm(kernel, signature(types))
     assert not DOUBLE.search(text), DOUBLE.search(text)
+
+
+def test_the_heads_of_flash_attention_compile_too():
+    heads = "float32[:,:,::1]"
+    text = numba_backend.compile_llvm(get("kernel-flash-block").reference, signature((heads,) * 4 + ("int32",)))
+    assert not DOUBLE.search(text)
 
 
 @pytest.mark.parametrize(("kernel", "types"), SIMULATED.items(), ids=name)

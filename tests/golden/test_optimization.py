@@ -150,3 +150,92 @@ def test_the_mean_of_clipped_gradients_is_another_gradient(printed: str) -> None
     norm = math.hypot(*mean)
     assert f"average, then clip: [{mean[0] / norm:.3f} {mean[1] / norm:.3f}]\n" in printed
     assert f"clip, then average: [{(0.6 + 0.3) / 2:.2f} {0.8 / 2:.1f} ]\n" in printed
+
+
+def test_a_block_adds_up_a_row_by_hand(printed: str) -> None:
+    held = ((1, 5), (2, 6), (3,), (4,))
+    sums = [sum(columns) for columns in held]
+    mean = Fraction(sum(sums), 6)
+    squares = [sum((c - mean) ** 2 for c in columns) for columns in held]
+    assert sums == [6, 8, 3, 4] and mean == Fraction(7, 2)
+    assert [float(s) for s in squares] == [8.5, 8.5, 0.25, 0.25]
+    assert "sums    [6. 8. 3. 4.] warps [14.  7.]\n" in printed
+    assert "squares [8.5  8.5  0.25 0.25] warps [17.   0.5]\n" in printed
+    assert f"mean 3.5 variance {float(sum(squares) / 6):.3f}\n" in printed
+
+
+def test_a_norm_s_kernel_costs_what_the_table_says(printed: str) -> None:
+    n, rows, threads, warps = 200, 4, 64, 2
+    counts = {
+        "loads of x": rows * n, "requests": rows * math.ceil(n / 32), "sectors": rows * n * 4 // 32,
+        "stores of y": rows * n, "barriers": rows * 2, "shuffles": rows * 2 * warps * 5,
+        "shared loads": rows * 2 * threads * warps, "shared bytes": 2 * warps * 4,
+    }  # fmt: skip
+    assert list(counts.values()) == [800, 28, 100, 800, 8, 80, 1024, 16]
+    for what, count in counts.items():
+        assert f"{what:12} {count:5,}\n" in printed
+    record = get("norm-kernel-sectors")
+    assert isinstance(record, Number) and record.expected == counts["sectors"]
+    assert "data race on shared0[0, 0] (shared memory)" in printed
+
+
+def test_a_norm_moves_two_gibibytes_and_waits_for_memory(printed: str) -> None:
+    bytes_ = 2 * 2**17 * 4096 * 2 + 2 * 4096 * 2
+    assert f"{bytes_ / 2**30:.4f}" == "2.0000"
+    ridge, intensity = 67e12 / 4.8e12, 7 * 2**17 * 4096 / bytes_
+    assert f"intensity {intensity:.2f} FLOP/B, ridge {ridge:.0f}\n" in printed
+    assert f"memory bound, {bytes_ / 4.8e12 * 1e6:.0f} us at least\n" in printed
+    assert "e = 4: 7 / (2 e) = 0.875 FLOP/B\ne = 2: 7 / (2 e) = 1.750 FLOP/B\n" in printed
+
+
+def test_zeros_in_the_tail_add_the_square_of_the_mean(printed: str) -> None:
+    unguarded = (5 + 4 * Fraction(5, 2) ** 2) / 4
+    assert f"guarded   1.25\nunguarded {float(unguarded)}\n" in printed
+    record = get("padded-variance")
+    assert isinstance(record, Number) and record.expected == unguarded == Fraction(15, 2)
+
+
+def test_the_short_formula_fails_where_the_mean_is_large(printed: str) -> None:
+    lines = printed.split(" mean   short  centred  states\n")[1].splitlines()[:5]
+    table = [[float(number) for number in line.split()] for line in lines]
+    assert [row[0] for row in table] == [0, 10, 100, 1000, 10_000]
+    for mean, short, centred, states in table:
+        assert max(centred, states) <= 1e-6 + 4e-7 * mean
+        assert short >= 1e-7 * mean**2
+
+
+def test_rms_norm_s_kernel_does_half_and_moves_as_much(printed: str) -> None:
+    for name, both, one in (("barriers", 2, 1), ("shuffles", 20, 10), ("moved", 400, 400), ("shared B", 16, 8)):
+        assert f"{name:8} {both:10} {one:8}\n" in printed
+
+
+def test_three_kernels_of_layer_norm_counted(printed: str) -> None:
+    for name, reads, barriers, shuffles in (
+        ("in registers", 1, 2, 10),
+        ("states", 2, 1, 15),
+        ("three passes", 3, 4, 10),
+    ):
+        assert f"{name:12} {reads:5} {barriers:8} {shuffles:8}\n" in printed
+
+
+def test_what_rms_norm_s_kernel_needs() -> None:
+    record = get("rms-norm-kernel")
+    assert isinstance(record, Several)
+    expected = {name: part.expected for name, part in record.parts.items() if isinstance(part, Number)}
+    assert expected == {"barriers": 1, "shuffles": 10, "moved": 400}
+
+
+def test_the_watched_block_is_the_simulator_s_trace() -> None:
+    figure = figures.norm_block()
+    assert figure.axes == {"phase": [1, 2, 3], "thread": [0, 7, 32, 63]}
+    told = [figure.alternative(phase=phase, thread=7) for phase in (1, 2, 3)]
+    assert "global 150 loads, 0 stores; shared 0 loads, 2 stores. Thread 7 keeps columns 7, 71, 135." in told[0]
+    assert "global 0 loads, 0 stores; shared 128 loads, 2 stores." in told[1]
+    assert "global 300 loads, 150 stores; shared 128 loads, 0 stores." in told[2]
+    assert "Thread 63 reads two sums and writes columns 63, 127." in figure.alternative(phase=3, thread=63)
+    x = np.random.default_rng(12).integers(-3, 6, figures.WATCHED_COLUMNS).astype(float)
+    warps = [np.concatenate([x[first : first + 32] for first in range(32 * w, x.size, 64)]) for w in range(2)]
+    drawn = figure.draw(phase=2, thread=7)
+    for warp in warps:
+        assert f">sum {warp.sum():.1f}<" in drawn
+        assert f">squares {((warp - x.mean()) ** 2).sum():.1f}<" in drawn

@@ -20,17 +20,22 @@ from numpy import float32, float64
 from labsupport.cuda.simt import cuda
 
 __all__ = [
-    "THREADS", "TILE", "add_guarded", "edited", "online_softmax", "reduce_shuffle", "reduce_tree", "register_tile",
-    "shared_tile", "silu", "softmax_row", "transpose",
+    "THREADS", "TILE", "add_guarded", "edited", "flash_block", "layer_norm", "layer_norm_states", "online_softmax",
+    "reduce_shuffle", "reduce_tree", "register_tile", "rms_norm", "shared_tile", "silu", "softmax_row", "transpose",
 ]  # fmt: skip
 
 #: Threads of a block in the sums and the rows.
 THREADS, WARPS = 128, 4
 ROW_THREADS, ROW_WARPS = 64, 2
+#: Elements of a row that a thread keeps in registers, so a block keeps OWN · ROW_THREADS.
+OWN = 4
 #: Side of a tile of the shared-memory product; the register tile is twice as wide.
 TILE, BIG, OUT = 8, 16, 2
 FULL = 0xFFFFFFFF
 LOWEST = float32(-3.4028235e38)
+#: Of attention: queries of a block; keys of a tile, which are also the columns of a head; a row of the padded tile.
+QUERIES, WIDE, PADDED = 8, 8, 9
+MASKED = float32(-math.inf)
 
 _numbers = itertools.count(1)
 
@@ -229,3 +234,130 @@ def online_softmax(x, y):
         step //= 2
     for j in range(t, x.shape[1], ROW_THREADS):
         y[row, j] = math.exp(x[row, j] - sm[0]) / sl[0]
+
+
+def layer_norm(x, gamma, beta, y, eps):
+    """LayerNorm of a row by one block, kept in registers: at most 256 columns."""
+    s = cuda.shared.array((2, ROW_WARPS), float32)  # a row for each sum
+    own = cuda.local.array(OWN, float32)
+    row, t, width = cuda.blockIdx.x, cuda.threadIdx.x, x.shape[1]
+    total = float32(0.0)
+    for k in range(OWN):
+        j = t + k * ROW_THREADS
+        own[k] = x[row, j] if j < width else float32(0.0)
+        total += own[k]
+    for k in range(5):
+        total += cuda.shfl_xor_sync(FULL, total, 1 << k)
+    if t % 32 == 0:
+        s[0, t // 32] = total
+    cuda.syncthreads()
+    mean = (s[0, 0] + s[0, 1]) / float32(width)
+    total = float32(0.0)
+    for k in range(OWN):
+        if t + k * ROW_THREADS < width:
+            own[k] -= mean
+            total += own[k] * own[k]
+    for k in range(5):
+        total += cuda.shfl_xor_sync(FULL, total, 1 << k)
+    if t % 32 == 0:
+        s[1, t // 32] = total
+    cuda.syncthreads()
+    variance = (s[1, 0] + s[1, 1]) / float32(width)
+    r = float32(1.0) / math.sqrt(variance + eps)
+    for k in range(OWN):
+        j = t + k * ROW_THREADS
+        if j < width:
+            y[row, j] = own[k] * r * gamma[j] + beta[j]
+
+
+def layer_norm_states(x, gamma, beta, y, eps):
+    """LayerNorm of a row of any length by one block: merged states."""
+    s = cuda.shared.array((3, ROW_WARPS), float32)
+    row, t, width = cuda.blockIdx.x, cuda.threadIdx.x, x.shape[1]
+    n, mean, m2 = float32(0.0), float32(0.0), float32(0.0)
+    for j in range(t, width, ROW_THREADS):
+        value = x[row, j]
+        n += float32(1.0)
+        delta = value - mean
+        mean += delta / n
+        m2 += delta * (value - mean)
+    for k in range(5):
+        more = cuda.shfl_xor_sync(FULL, n, 1 << k)
+        delta = cuda.shfl_xor_sync(FULL, mean, 1 << k) - mean
+        share = more / max(n + more, float32(1.0))
+        m2 += cuda.shfl_xor_sync(FULL, m2, 1 << k) + delta * delta * n * share
+        mean += delta * share
+        n += more
+    if t % 32 == 0:
+        s[0, t // 32], s[1, t // 32], s[2, t // 32] = n, mean, m2
+    cuda.syncthreads()
+    delta = s[1, 1] - s[1, 0]
+    share = s[0, 1] / float32(width)
+    mean = s[1, 0] + delta * share
+    m2 = s[2, 0] + s[2, 1] + delta * delta * s[0, 0] * share
+    r = float32(1.0) / math.sqrt(m2 / float32(width) + eps)
+    for j in range(t, width, ROW_THREADS):
+        y[row, j] = (x[row, j] - mean) * r * gamma[j] + beta[j]
+
+
+def rms_norm(x, gamma, y, eps):
+    """RMSNorm of a row by one block, kept in registers: at most 256 columns."""
+    s = cuda.shared.array(ROW_WARPS, float32)
+    own = cuda.local.array(OWN, float32)
+    row, t, width = cuda.blockIdx.x, cuda.threadIdx.x, x.shape[1]
+    total = float32(0.0)
+    for k in range(OWN):
+        j = t + k * ROW_THREADS
+        own[k] = x[row, j] if j < width else float32(0.0)
+        total += own[k] * own[k]
+    for k in range(5):
+        total += cuda.shfl_xor_sync(FULL, total, 1 << k)
+    if t % 32 == 0:
+        s[t // 32] = total
+    cuda.syncthreads()
+    r = float32(1.0) / math.sqrt((s[0] + s[1]) / float32(width) + eps)
+    for k in range(OWN):
+        j = t + k * ROW_THREADS
+        if j < width:
+            y[row, j] = own[k] * r * gamma[j]
+
+
+# -- attention ------------------------------------------------------------------------------
+
+
+def flash_block(Q, K, V, O, causal):
+    """Attention of one head: QUERIES queries a block, WIDE keys a tile."""
+    sQ = cuda.shared.array((QUERIES, WIDE), float32)
+    sK = cuda.shared.array((WIDE, PADDED), float32)
+    sV = cuda.shared.array((WIDE, WIDE), float32)
+    x, y = cuda.threadIdx.x, cuda.threadIdx.y
+    i = cuda.blockIdx.x * QUERIES + y
+    end, ahead = K.shape[0], K.shape[0] - Q.shape[0]
+    if causal:  # the last row of the block reads up to key i + ahead
+        end = min(end, (cuda.blockIdx.x + 1) * QUERIES + ahead)
+    root = math.sqrt(float32(WIDE))
+    sQ[y, x] = Q[i, x] / root if i < Q.shape[0] else float32(0.0)
+    m, l, A = LOWEST, float32(0.0), float32(0.0)
+    for j0 in range(0, end, WIDE):
+        for r in range(y, WIDE, QUERIES):
+            inside = j0 + r < K.shape[0]
+            sK[r, x] = K[j0 + r, x] if inside else float32(0.0)
+            sV[r, x] = V[j0 + r, x] if inside else float32(0.0)
+        cuda.syncthreads()
+        s, j = float32(0.0), j0 + x
+        for d in range(WIDE):
+            s += sQ[y, d] * sK[x, d]
+        if j >= K.shape[0] or (causal and j > i + ahead):
+            s = MASKED
+        new = max(m, s)
+        for k in range(3):
+            new = max(new, cuda.shfl_xor_sync(FULL, new, 1 << k))
+        p, old = math.exp(s - new), math.exp(m - new)
+        m, l, A = new, l * old, A * old
+        for r in range(WIDE):
+            w = cuda.shfl_sync(FULL, p, cuda.laneid - x + r)
+            l += w
+            A += w * sV[r, x]
+        cuda.syncthreads()
+    if i < Q.shape[0]:
+        O[i, x] = A / l if l > float32(0.0) else float32(0.0)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from labsupport.cost import training_memory
-from labsupport.grading import Choice, Exercise, Mistake, Number, Option, Shape
+from labsupport.grading import Choice, Exercise, Mistake, Number, Option, Several, Shape
 from labsupport.grading.shorthand import in_text
 
 BATCH_FOUR_TIMES = Number(
@@ -238,6 +238,115 @@ NORM_OF_TWO_RANKS = Number(
     ),
 )
 
+NORM_KERNEL_SECTORS = Number(
+    **in_text("8.10"),
+    id="norm-kernel-sectors",
+    title="Predict: sectors of the rows",
+    prompt=(
+        "x has 4 rows of 200 float32, each row a block of 64 threads, and the kernel loads x once. How many sectors of "
+        "32 bytes do all requests for x touch together?"
+    ),
+    hints=(
+        "How many float32 lie in one sector? Does a row of 200 begin and end at the border of one?",
+        "Neighbouring lanes take neighbouring columns, so no sector of a row is touched by two requests.",
+    ),
+    checklist=(7,),
+    expected=4 * 200 * 4 / 32,
+    exact=True,
+    mistakes=(
+        Mistake(
+            name="full-turns",
+            answer=4 * 4 * 2 * 4,
+            message="You gave every warp a full request in every turn. In the last one only a few lanes have a column.",
+        ),
+        Mistake(
+            name="three-passes", answer=3 * 100, message="The row is loaded once here; three passes would do this."
+        ),
+        Mistake(name="one-row", answer=25, message="This is one row. Each of the rows has a block of its own."),
+        Mistake(name="elements", answer=800, message="These are elements. A sector holds several neighbours."),
+        Mistake(name="requests", answer=28, message="These are the requests. A full one touches several sectors."),
+    ),
+)
+
+PADDED_VARIANCE = Number(
+    **in_text("8.10"),
+    id="padded-variance",
+    title="Predict: a tail that is not masked",
+    prompt=(
+        "A block of 8 threads has a row of four numbers, 1, 2, 3 and 4; the other four threads hold a zero. The second "
+        "sum goes over all eight, zeros included. Which variance comes out?"
+    ),
+    hints=(
+        "The zeros leave the first sum as it is, and it is divided by the four columns. What is the mean?",
+        "Each thread squares what it holds minus the mean. What does a thread with a zero add?",
+    ),
+    checklist=(8,),
+    expected=(1.5**2 + 0.5**2 + 0.5**2 + 1.5**2 + 4 * 2.5**2) / 4,
+    mistakes=(
+        Mistake(name="masked", answer=1.25, message="This is the variance of the row, which a masked sum gives."),
+        Mistake(
+            name="divided-by-eight", answer=30 / 8, message="The sum is divided by the columns, not by the threads."
+        ),
+        Mistake(name="sum", answer=30.0, message="This is the sum of the squares. It is still to be divided."),
+        Mistake(
+            name="zeros-alone", answer=6.25, message="This is what the zeros add. The row's own squares come on top."
+        ),
+        Mistake(
+            name="mean-of-eight",
+            answer=30 / 8 - 1.25**2,
+            message="This is the variance of eight numbers, four of them zeros. The kernel divides both sums by four.",
+        ),
+    ),
+)
+
+RMS_KERNEL = Several(
+    **in_text("8.10"),
+    id="rms-norm-kernel",
+    title="Predict: what RMSNorm's kernel needs",
+    prompt=(
+        "LayerNorm's kernel takes 2 barriers and 20 shuffles for a row of 200, and moves 400 elements of x and y. What "
+        "does the kernel of RMSNorm take for such a row: `barriers`, `shuffles` and `moved`?"
+    ),
+    contract=(
+        "Three whole numbers. `barriers` of the block; `shuffles` of its two warps together; `moved`, elements of x "
+        "loaded and of y stored."
+    ),
+    hints=(
+        "LayerNorm needs the mean before it can add up the squares. What does RMSNorm need first?",
+        "One sum over a block: five shuffles in each warp, then one barrier. Is anything of x or y spared?",
+    ),
+    checklist=(7,),
+    parts={
+        "barriers": Number(
+            prompt="Barriers of the block.",
+            expected=1,
+            exact=True,
+            mistakes=(
+                Mistake(name="both", answer=2, message="Two sums took two barriers. How many sums are left?"),
+                Mistake(name="none", answer=0, message="The sums of the two warps still meet in shared memory."),
+            ),
+        ),
+        "shuffles": Number(
+            prompt="Shuffles of both warps together.",
+            expected=2 * 5,
+            exact=True,
+            mistakes=(
+                Mistake(name="one-warp", answer=5, message="This is one warp. The block has two."),
+                Mistake(name="both-sums", answer=20, message="These are two sums in each warp. How many are left?"),
+            ),
+        ),
+        "moved": Number(
+            prompt="Elements of x loaded and of y stored.",
+            expected=2 * 200,
+            exact=True,
+            mistakes=(
+                Mistake(name="half", answer=200, message="Every element is still loaded once and stored once."),
+                Mistake(name="weights", answer=600, message="You counted gamma, too. Only x and y are asked for."),
+            ),
+        ),
+    },
+)
+
 EXERCISES: tuple[Exercise, ...] = (
     BATCH_FOUR_TIMES,
     TERMINAL_VELOCITY,
@@ -250,4 +359,7 @@ EXERCISES: tuple[Exercise, ...] = (
     RMS_SPEED,
     CLIP_BY_HAND,
     NORM_OF_TWO_RANKS,
+    NORM_KERNEL_SECTORS,
+    PADDED_VARIANCE,
+    RMS_KERNEL,
 )
