@@ -47,7 +47,7 @@ def rows() -> Iterator[Row]:
     """Commands first, then the notebooks, slowest last."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(shutil.copytree(ROOT, Path(folder) / "book", ignore=LEFT_OUT))
-        surveyed = survey(root)
+        surveyed = survey(root, anew=True)
         if surveyed.faults or not surveyed.plans:
             raise SystemExit("\n".join(map(str, surveyed.faults)) or "there is no source to build")
         command(root, "build")

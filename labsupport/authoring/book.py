@@ -24,6 +24,8 @@ SOURCES = ("_config.yml", "_toc.yml", "book", "chapters", "exercises", "solution
 #: Code that decides how pages look; the code that the cells run is the notebooks' business.
 RENDERING_CODE = ("labsupport/authoring/book.py", "labsupport/authoring/sphinx_ext.py")
 START_PAGE = "index.html"
+#: What the pages judge answers by, made from the records.
+EXERCISES = Path("book", "_static", "exercises-data.js")
 #: Part of the book -> its pages in order; `*` stands for what is there, by number.
 PARTS = (
     ("Before you start", ("book/how-to-use", "book/notation")),
@@ -294,6 +296,21 @@ def render(root: Path, clean: bool = False, show_progress: bool = False) -> bool
     return True
 
 
+def export_exercises(root: Path) -> None:
+    """Write the exercises for the pages, unless the records are those of the last time. Raises BookError."""
+    from labsupport.authoring.memory import Settled
+
+    settled, files = Settled(root), [EXERCISES]
+    if settled.facts("exercises", files) is not None:
+        return
+    from labsupport.authoring import export
+
+    if export.main(["--root", str(root)]) != 0:
+        raise BookError("The exercises could not be exported for the pages.")
+    settled.note("exercises", files, True)
+    settled.keep()
+
+
 def start_page(root: Path) -> str:
     """Return the path of the start page as a reader types it: relative to the working directory where possible."""
     page = root / "_build" / "html" / START_PAGE
@@ -315,12 +332,11 @@ def main(argv: list[str] | None = None) -> int:
         if options.toc:
             (root / "_toc.yml").write_text(contents(root), encoding="utf-8", newline="\n")
             return 0
-        from labsupport.authoring import cli, export
+        from labsupport.authoring import cli
 
         if not options.pages_only and cli.build(["--root", str(root)]) != 0:
             raise BookError("A notebook could not be built; the message above names the place.")
-        if export.main(["--root", str(root)]) != 0:
-            raise BookError("The exercises could not be exported for the pages.")
+        export_exercises(root)
         rendered = render(root, clean=options.clean, show_progress=sys.stdout.isatty())
     except BookError as error:
         print(f"\n{error}", file=sys.stderr)

@@ -20,7 +20,7 @@ from labsupport.authoring.execute import Run, execute_all
 from labsupport.authoring.faults import ExecutionError, Fault, SourceError
 from labsupport.authoring.identity import cell_ids
 from labsupport.authoring.labels import for_solution
-from labsupport.authoring.memory import remembered
+from labsupport.authoring.memory import Settled, remembered
 from labsupport.authoring.notebook import STAMP, Document, code_cells, digest, document, dumps, load, texts
 from labsupport.authoring.solutions import checked_id, is_open_question, refuse_markers, split, telling
 from labsupport.authoring.source import Cell
@@ -41,6 +41,8 @@ class Plan:
     lines: list[list[int]]
     reasons: list[str]
     execute: bool
+    #: The exercises in it, each with the line of its first cell in the source.
+    exercises: dict[str, int]
     #: Lines that no output of the notebook may show: the solutions, for an exercise notebook.
     secret: list[tuple[int, str]] = field(default_factory=list)
 
@@ -51,6 +53,23 @@ class Sources:
 
     plans: list[Plan]
     faults: list[Fault]
+
+
+class Reach:
+    """The files that code cells can reach: read from the imports, or remembered while no code has changed."""
+
+    def __init__(self, graph: Graph, settled: Settled):
+        self.graph = graph
+        self.settled = settled
+
+    def files(self, code: list[tuple[int, str]], source: Path) -> list[Path]:
+        """As Graph.files, for the cells ``(first line, text)`` of a source. Raises SourceError as that does."""
+        name = f"reach of {source.stem}: {digest(chr(0).join(text for _, text in code))}"
+        if (known := self.settled.facts(name, [])) is not None:
+            return [Path(path) for path in known]
+        found = self.graph.files(code, source, source.stem)
+        self.settled.note(name, [], [path.as_posix() for path in found])
+        return found
 
 
 def sources(root: Path, only: Iterable[str] = ()) -> list[Path]:
@@ -73,16 +92,33 @@ def sources(root: Path, only: Iterable[str] = ()) -> list[Path]:
     return sorted(set(chosen))
 
 
-def survey(root: Path, only: Iterable[str] = ()) -> Sources:
-    """Plan every notebook of the chosen chapters without running anything."""
-    graph = Graph(root)
+def survey(root: Path, only: Iterable[str] = (), anew: bool = False) -> Sources:
+    """Plan every notebook of the chosen chapters without running anything.
+
+    What was found current and has not changed since is not worked out again, unless ``anew``: such a plan
+    has an empty document.
+    """
+    settled = Settled(root, trusting=not anew)
+    reach = Reach(Graph(root), settled)
     pins = digest((root / PINS).read_bytes())
     surveyed = Sources([], [])
     for source in sources(root, only):
+        files = [Path(folder, f"{source.stem}.ipynb") for folder in FOLDERS[source.parent.as_posix()]]
+        facts = settled.facts(source.as_posix(), [source, *files])
+        if facts is not None:
+            surveyed.plans += [
+                Plan(file, source, {}, [], [], False, found) for file, found in zip(files, facts, strict=True)
+            ]
+            continue
         try:
-            surveyed.plans += plan(root, source, graph, pins)
+            plans = plan(root, source, reach, pins)
         except SourceError as error:
             surveyed.faults += error.faults
+            continue
+        surveyed.plans += plans
+        if not any(planned.reasons for planned in plans):
+            settled.note(source.as_posix(), [source, *files], [planned.exercises for planned in plans])
+    settled.keep()
     if not list(only):
         surveyed.faults += orphans(root)
     surveyed.faults = sorted({*surveyed.faults, *shared_ids(surveyed.plans)})
@@ -94,18 +130,17 @@ def shared_ids(plans: list[Plan]) -> list[Fault]:
     first: dict[str, Path] = {}
     faults = []
     for planned in plans:
-        for cell, lines in zip(planned.document["cells"], planned.lines, strict=True):
-            name = cell["metadata"].get("exercise")
-            if name and first.setdefault(name, planned.source) != planned.source:
+        for name, line in planned.exercises.items():
+            if first.setdefault(name, planned.source) != planned.source:
                 problem = f"the exercise id {name!r} belongs to {first[name]} too"
                 fault = Fault(
-                    path=planned.source, line=lines[0], problem=problem, remedy="give each exercise an id of its own"
+                    path=planned.source, line=line, problem=problem, remedy="give each exercise an id of its own"
                 )
                 faults.append(fault)
     return faults
 
 
-def plan(root: Path, source: Path, graph: Graph, pins: str) -> list[Plan]:
+def plan(root: Path, source: Path, reach: Reach, pins: str) -> list[Plan]:
     """The notebooks of one source. Raises SourceError with everything that is wrong in it."""
     if not NAME.fullmatch(source.stem):
         raise SourceError(
@@ -126,12 +161,12 @@ def plan(root: Path, source: Path, graph: Graph, pins: str) -> list[Plan]:
             faults += _not_in_a_chapter(cell, source)
         if faults:
             raise SourceError(faults)
-        return [_plan(root, source, Path(folders[0], f"{source.stem}.ipynb"), cells, graph, pins)]
+        return [_plan(root, source, Path(folders[0], f"{source.stem}.ipynb"), cells, reach, pins)]
     opened, solved, secret = split(cells, source)
     exercise, solution = (Path(folder, f"{source.stem}.ipynb") for folder in folders)
     return [
-        _plan(root, source, exercise, opened, graph, pins, secret),
-        _plan(root, source, solution, for_solution(solved), graph, pins),
+        _plan(root, source, exercise, opened, reach, pins, secret),
+        _plan(root, source, solution, for_solution(solved), reach, pins),
     ]
 
 
@@ -174,13 +209,13 @@ def _plan(
     source: Path,
     notebook: Path,
     cells: list[Cell],
-    graph: Graph,
+    reach: Reach,
     pins: str,
     secret: Iterable[tuple[int, str]] = (),
 ) -> Plan:
     wanted = document(cells, cell_ids(cells, source))
     codes = code_cells(wanted)
-    reached = graph.files([(cell.line, cell.source) for cell in cells if cell.kind == "code"], source, source.stem)
+    reached = reach.files([(cell.line, cell.source) for cell in cells if cell.kind == "code"], source)
     settings = {**KERNEL_ENV, "MATPLOTLIBRC": Path(KERNEL_ENV["MATPLOTLIBRC"]).read_text(encoding="utf-8")}
     environment = digest("\0".join(f"{name}={value}" for name, value in sorted(settings.items())))
     stamp = {
@@ -199,7 +234,11 @@ def _plan(
             reasons, execute = ["its outputs were changed by hand or by another run"], True
     wanted["metadata"][STAMP] = stamp
     lines = [[number for number, _ in cell.lines()] for cell in cells]
-    planned = Plan(notebook, source, wanted, lines, reasons, execute, list(secret))
+    exercises: dict[str, int] = {}
+    for cell, numbers in zip(wanted["cells"], lines, strict=True):
+        if name := cell["metadata"].get("exercise"):
+            exercises.setdefault(name, numbers[0])
+    planned = Plan(notebook, source, wanted, lines, reasons, execute, exercises, list(secret))
     if not execute and (leak := leaked(planned)):
         planned.reasons, planned.execute = [leak], True
     elif not execute and _finished(planned) != (root / notebook).read_text(encoding="utf-8"):

@@ -15,6 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from labsupport.authoring.book import EXERCISES
 from labsupport.grading import units
 from labsupport.grading.contents import CHAPTERS, CHECKLIST
 from labsupport.grading.files import write_atomically
@@ -25,7 +26,6 @@ from labsupport.grading.units import Dimension
 from labsupport.grading.verdict import SYMBOLS, WORDS
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGET = Path("book", "_static", "exercises-data.js")
 VARIABLE = "window.labsupportExercises"
 #: Kinds that need no kernel. A Several is answerable when each of its parts is.
 PAGE_KINDS = (Choice, Number, Shape)
@@ -147,7 +147,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     from labsupport.exercises import all_exercises
 
-    write(options.root / TARGET, all_exercises())
+    write(options.root / EXERCISES, all_exercises())
     return 0
 
 

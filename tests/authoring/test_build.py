@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from labsupport.authoring import build as builder
 from labsupport.authoring import execute
 from labsupport.authoring.build import build, replace_file, survey
 from labsupport.authoring.build import sources as source_files
+from labsupport.authoring.dependencies import Graph
 from labsupport.authoring.notebook import load
 
 from .conftest import bring_up_to_date, write_sources
@@ -105,6 +107,21 @@ def test_only_what_an_edit_touches_is_executed(book: Path, name: str, old: str, 
     assert [planned.notebook.as_posix() for planned in survey(book).plans if planned.execute] == executed
 
 
+def test_what_was_found_current_is_not_planned_again(book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [planned.reasons for planned in survey(book).plans] == [[]] * 3
+    monkeypatch.setattr(builder, "plan", lambda *_: pytest.fail("it was planned again"))
+    assert [planned.reasons for planned in survey(book).plans] == [[]] * 3
+    with pytest.raises(pytest.fail.Exception):
+        survey(book, anew=True)
+
+
+def test_a_sentence_costs_no_look_at_the_imports(book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    survey(book)
+    edit(book, CHAPTER, "More prose.", "Better prose.")
+    monkeypatch.setattr(Graph, "files", lambda *_: pytest.fail("the imports were read again"))
+    assert [planned.execute for planned in survey(book).plans if planned.reasons] == [False]
+
+
 def test_a_sentence_keeps_the_outputs(book: Path) -> None:
     edit(book, CHAPTER, "(sec-5-1)=", "A sentence.\n\n(sec-5-1)=")
     assert bring_up_to_date(book)[ALL[0]] == "text only, nothing executed"
@@ -190,6 +207,14 @@ def test_one_exercise_id_in_two_chapters(sources: Path) -> None:
         "book/exercises/06-other.md:19: the exercise id 'twice' belongs to book/exercises/05-tiny.md too;"
         " give each exercise an id of its own"
     ]
+
+
+def test_one_exercise_id_is_told_while_one_of_the_sources_is_settled(book: Path) -> None:
+    survey(book)
+    text = (book / EXERCISES).read_text(encoding="utf-8")
+    (book / "book/exercises/06-other.md").write_text(text, encoding="utf-8")
+    [fault] = survey(book).faults
+    assert "06-other.md:19: the exercise id 'twice' belongs to" in str(fault)
 
 
 def test_a_file_of_the_package_that_is_no_python(book: Path) -> None:

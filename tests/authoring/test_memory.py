@@ -7,7 +7,7 @@ import pytest
 
 from labsupport.authoring import memory
 from labsupport.authoring.faults import SourceError
-from labsupport.authoring.memory import remembered
+from labsupport.authoring.memory import Settled, remembered
 from labsupport.authoring.source import read
 
 TEXT = """---
@@ -71,3 +71,46 @@ def test_a_faulty_source_is_told_every_time(root):
 def test_a_place_that_cannot_be_written_only_costs_time(root):
     (root / "_build").write_text("a file where a folder is due")
     assert remembered(root, SOURCE) == read(root / SOURCE, SOURCE)
+
+
+@pytest.fixture
+def package(root):
+    (root / "labsupport").mkdir()
+    (root / "labsupport/ops.py").write_text("one = 1\n")
+    (root / "requirements.txt").write_text("numpy==2\n")
+    settled = Settled(root)
+    settled.note("page", [SOURCE], {"lines": 3})
+    settled.keep()
+    return root
+
+
+def test_what_was_found_holds_while_nothing_changes(package):
+    assert Settled(package).facts("page", [SOURCE]) == {"lines": 3}
+    assert Settled(package).facts("page", []) is None  # asked for other files than it was noted for
+    assert Settled(package).facts("another page", [SOURCE]) is None
+    assert Settled(package, trusting=False).facts("page", [SOURCE]) is None
+
+
+@pytest.mark.parametrize("name", ["labsupport/ops.py", "labsupport/new.py", "requirements.txt", str(SOURCE)])
+def test_a_change_of_anything_it_depends_on_ends_it(package, name):
+    with (package / name).open("a") as file:
+        file.write("# changed\n")
+    assert Settled(package).facts("page", [SOURCE]) is None
+
+
+@pytest.mark.parametrize("name", ["labsupport/ops.py", str(SOURCE)])
+def test_a_file_that_is_gone_ends_it(package, name):
+    (package / name).unlink()
+    assert Settled(package).facts("page", [SOURCE]) is None
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", "3", '{"code": 1}', '{"facts": {}}', '{"code": "CODE", "facts": 3}',
+                                    '{"code": "CODE", "facts": {"page": 3}}', '{"code": "CODE", "facts": {"page": {}}}'])  # fmt: skip
+def test_damaged_notes_are_no_notes(package, damage):
+    place = package / "_build/authoring/settled.json"
+    place.write_text(damage.replace("CODE", json.loads(place.read_text())["code"]))
+    assert Settled(package).facts("page", [SOURCE]) is None
+    again = Settled(package)
+    again.note("page", [SOURCE], {"lines": 4})
+    again.keep()
+    assert Settled(package).facts("page", [SOURCE]) == {"lines": 4}

@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from labsupport.authoring import export
+from labsupport.authoring.book import EXERCISES
 from labsupport.exercises import all_exercises
 from labsupport.grading import Choice, Exercise, Mistake, Number, Option, Several, Shape, Written, units
 from labsupport.grading.contents import CHAPTERS, CHECKLIST
@@ -348,7 +349,7 @@ def test_the_export_is_valid_deterministic_and_free_of_paths(tmp_path: Path) -> 
 
 def test_the_command_writes_the_data_of_the_book(tmp_path: Path) -> None:
     assert export.main(["--root", str(tmp_path)]) == 0
-    assert (tmp_path / export.TARGET).read_text(encoding="ascii") == export.script(export.exported(all_exercises()))
+    assert (tmp_path / EXERCISES).read_text(encoding="ascii") == export.script(export.exported(all_exercises()))
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ jacobian_shape = Shape(
     title="Predict: the shape of a Jacobian",
     prompt="A layer maps a vector of 4096 numbers to one of 11008. Which shape has its Jacobian?",
     hints=("Entry (i, j) is the derivative of output i by input j.", "Rows belong to outputs."),
-    expected=(np.zeros(11008)[:, None] * np.zeros((1, 4096))).shape,
+    expected=np.broadcast_shapes((11008, 1), (1, 4096)),
     mistakes=(
         Mistake(name="transposed", answer=(4096, 11008), message="Rows belong to outputs, columns to inputs."),
         Mistake(name="output", answer=(11008,), message="Each output has a derivative by each of the inputs."),

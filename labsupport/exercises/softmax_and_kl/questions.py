@@ -32,7 +32,7 @@ NORMALISER_SHAPE = Shape(
     "vocabulary, taken with `keepdims=True`?",
     hints=("One number for every token position.", "`keepdims=True` leaves a 1 where the axis was."),
     checklist=(1,),
-    expected=np.broadcast_to(0.0, (8, 2048, 32000)).max(axis=-1, keepdims=True).shape,
+    expected=(8, 2048, 1),
     mistakes=(
         Mistake(name="dropped", answer=(8, 2048), message="This is the shape without keepdims."),
         Mistake(name="not-reduced", answer=(8, 2048, 32000), message="Nothing is summed in this shape."),
