@@ -591,22 +591,22 @@ def _sums_of(now: Phase, thread: int) -> str:
             middle, top = _thread_left(32 * warp) + 80, 146 + 26 * row
             x = _thread_left(step.thread) + 2.5
             if step.kind == "store":
-                pieces.append(svg.arrow((x, 114), (middle - 50, top + 11), via=[(x, top + 11)], color="orange"))
+                pieces.append(svg.arrow((x, 114), (middle - 58, top + 11), via=[(x, top + 11)], color="orange"))
             elif step.thread == thread:
-                side = middle + 60
+                side = middle + 67
                 via = [(side, top + 11), (side, 128), (x, 128)]
-                pieces.append(svg.arrow((middle + 50, top + 11), (x, 114), via=via, color="red"))
+                pieces.append(svg.arrow((middle + 58, top + 11), (x, 114), via=via, color="red"))
     seen = {step.index: step.kind for step in now.steps if step.array == "shared0"}
     for row, name in enumerate(("sum", "squares")):
         for warp in range(lessons.ROW_WARPS):
             value = values[row * lessons.ROW_WARPS + warp]
             told = "empty" if value is None else f"{name} {value:.1f}"
             color = {"store": "orange", "load": "blue", None: None}[seen.get((row, warp))]
-            left = _thread_left(32 * warp) + 30
+            left = _thread_left(32 * warp) + 22
             pieces += [
-                svg.rect(left, 146 + 26 * row, 100, 22, color="grey", fill="ground", stroke=0),
-                svg.rect(left, 146 + 26 * row, 100, 22, color="grey", fill=color, tint=0.4, stroke=1),
-                svg.text(left + 50, 157 + 26 * row, told, size=13, bold=color is not None),
+                svg.rect(left, 146 + 26 * row, 116, 22, color="grey", fill="ground", stroke=0),
+                svg.rect(left, 146 + 26 * row, 116, 22, color="grey", fill=color, tint=0.4, stroke=1),
+                svg.text(left + 58, 157 + 26 * row, told, size=13, bold=color is not None),
             ]
     return "".join(pieces)
 
@@ -650,7 +650,7 @@ def norm_block() -> Explorable:
             svg.text(4, 380, f"{phase} of {len(trace)}: {NORM_PHASES[phase - 1]}", anchor="start", bold=True),
         ]
         words = _norm_words(phase, thread)
-        pieces += [svg.text(4, 402 + 19 * k, line, anchor="start", size=12.5) for k, line in enumerate(words)]
+        pieces += [svg.text(4, 402 + 19 * k, line, anchor="start", size=12) for k, line in enumerate(words)]
         return svg.picture(360, 452, *pieces)
 
     return explore(
