@@ -11,6 +11,8 @@ import numpy as np
 
 from labsupport import model_memory
 from labsupport.cost import format_bytes, lora_cost, score_bytes
+from labsupport.cuda.kernels import lessons
+from labsupport.cuda.simt import Phase, launch
 from labsupport.figures import explore, show, steps, style, svg
 from labsupport.figures.explorable import Explorable, Figure
 from labsupport.figures.widgets import Widget
@@ -149,7 +151,7 @@ def score_memory() -> Explorable:
         ax.loglog(lengths, scores, "o-", color=ORANGE, markersize=4, base=2)
         ax.loglog(lengths, queries, "s--", color=BLUE, markersize=4)
         ax.text(lengths[2] * 0.9, scores[2] * 1.6, "scores", ha="right", color=ORANGE)
-        ax.text(lengths[4], queries[4] / 2.2, "Q, heads of width 128", ha="center", va="top", color=BLUE)
+        ax.text(lengths[6] * 1.2, queries[5] / 5, "Q, heads of width 128", ha="right", va="top", color=BLUE)
         ax.plot([S], [score_bytes(1, N_h, S) / 2**30], "o", color=RED, markersize=10)
         ax.set_xlim(400, 42000)
         ax.set_ylim(2.0**-11, 2.0**8)
@@ -298,6 +300,154 @@ def tile_traffic() -> Figure:
         f"queries it is {small:.2f} of the explicit form's.",
         caption="A sequence of 4096 tokens. Blocks of one query are far worse than the explicit form: they read all "
         "keys for each query.",
+    )
+
+
+#: Queries and keys of the block that is watched, and the width of its head; a tile holds as many keys.
+FLASH_QUERIES, FLASH_KEYS, FLASH_WIDTH = 8, 10, 4
+REGISTERS = ("p", "m", "old", "ℓ", "A")
+
+
+def watched_flash(causal: bool) -> tuple[list[Phase], np.ndarray]:
+    """The simulator's trace of one block of `flash_block`, and its registers after each tile.
+
+    The kernel runs as in the lesson, for a narrower head, with lines that write down the registers: p, m,
+    the factor old, ℓ and A of each thread, shape (tiles, 8, 4, 5).
+    """
+    writes = "".join(
+        f"        seen[j0 // WIDE, y, x, {k}] = {name}\n" for k, name in enumerate(("p", "m", "old", "l", "A"))
+    )
+    kernel = lessons.edited(
+        lessons.flash_block,
+        ("O, causal)", "O, causal, seen)"),
+        ("range(3)", "range(2)"),
+        ("            A += w * sV[r, x]\n", "            A += w * sV[r, x]\n" + writes),
+    )
+    kernel.__globals__.update(QUERIES=FLASH_QUERIES, WIDE=FLASH_WIDTH, PADDED=FLASH_WIDTH + 1)
+    rng = np.random.default_rng(2)
+    Q, K, V = (
+        rng.integers(-2, 3, (n, FLASH_WIDTH)).astype(np.float32) for n in (FLASH_QUERIES, FLASH_KEYS, FLASH_KEYS)
+    )
+    seen = np.zeros((-(-FLASH_KEYS // FLASH_WIDTH), FLASH_QUERIES, FLASH_WIDTH, len(REGISTERS)), np.float32)
+    trace = launch(
+        kernel, 1, (FLASH_WIDTH, FLASH_QUERIES), Q, K, V, np.zeros_like(Q), int(causal), seen, trace=True
+    ).trace
+    return trace, seen
+
+
+def _marks(phase: Phase, array: str, shape: tuple[int, int], chosen: int) -> dict[str, Any]:
+    """Letters and colours of the cells of one array: r and w for the block, capitals in red for the chosen thread."""
+    letters = [[""] * shape[1] for _ in range(shape[0])]
+    colours: dict[Any, str] = {}
+    for step in sorted(phase.steps, key=lambda step: step.thread == chosen):
+        if step.array == array:
+            mine, letter = step.thread == chosen, "w" if step.kind == "store" else "r"
+            letters[step.index[0]][step.index[1]] = letter.upper() if mine else letter
+            colours[step.index] = "red" if mine else "orange" if letter == "w" else "blue"
+    return {"values": letters, "highlight": colours}
+
+
+def accesses(phase: Phase) -> dict[str, int]:
+    """Loads and stores of a phase by memory, without the lines that write down the registers."""
+    counted = dict.fromkeys(("global load", "global store", "shared load", "shared store"), 0)
+    for step in phase.steps:
+        if step.array != "seen":
+            counted[f"{step.space} {step.kind}"] += 1
+    return counted
+
+
+def _registers(seen: np.ndarray, done: int, place: tuple[int, int], y: float) -> str:
+    """The registers of all threads after ``done`` tiles, one row of threads a row; those of one thread are marked."""
+    x, pieces = 4.0, []
+    row, column = place
+    for k, (name, width) in enumerate(zip(REGISTERS, (30, 29, 29, 31, 31), strict=True)):
+        columns = FLASH_WIDTH if name in "pA" else 1
+        if done:
+            values = [
+                [f"{v:.1f}".replace("-0.0", "0.0") if name in "mA" else f"{v:.2f}" for v in line[:columns, k]]
+                for line in seen[done - 1]
+            ]
+        else:
+            start = {"m": "low", "ℓ": "0.00", "A": "0.0"}.get(name, "")
+            values = [[start] * columns for _ in range(FLASH_QUERIES)]
+        mark = {(row, column if columns > 1 else 0): "red"}
+        pieces.append(svg.cells(x, y, values, size=18, width=width, title=name, highlight=mark, font=11))
+        x += width * columns + 4
+    return "".join(pieces)
+
+
+def flash_in_steps() -> Explorable:
+    """One thread block of flash attention, barrier by barrier, from the simulator's trace."""
+    watched = {name: watched_flash(name == "causal") for name in ("none", "causal")}
+    threads = {f"({x}, {y})": (y, x) for y, x in ((1, 2), (6, 3))}
+    W, last = FLASH_WIDTH, len(watched["none"][0])
+
+    def stage(phase: int) -> tuple[str, int]:
+        """What a phase does in words, and how many tiles have been used at its end."""
+        tile = (phase - 1) // 2
+        keys = f"keys {W * tile} to {min(W * tile + W, FLASH_KEYS) - 1}"
+        if phase == last:
+            return "divide A by ℓ, write O", tile
+        return (f"load {keys}", tile) if phase % 2 else (f"use {keys}", tile + 1)
+
+    def risen(mask: str, phase: int) -> str:
+        """In how many rows the tile raised the maximum, which is where the factor is below 1."""
+        rows = int((watched[mask][1][stage(phase)[1] - 1][:, 0, 2] < 1).sum())
+        return f"the maximum rises in {rows} of {FLASH_QUERIES} rows"
+
+    def draw(phase: int, thread: str, mask: str) -> str:
+        trace, seen = watched[mask]
+        now, place = trace[phase - 1], threads[thread]
+        chosen = place[0] * W + place[1]
+        grids = [
+            ("K", (FLASH_KEYS, W), 4, 34, "K, global"),
+            ("shared1", (W, W + 1), 88, 34, "sK, shared"),
+            ("shared2", (W, W), 88, 136, "sV, shared"),
+            ("O" if phase == last else "Q", (FLASH_QUERIES, W), 188, 34, "O, global" if phase == last else "Q, global"),
+            ("shared0", (FLASH_QUERIES, W), 272, 34, "sQ, shared"),
+        ]
+        pieces = [
+            svg.cells(x, y, **_marks(now, array, shape, chosen), size=17, title=title, font=12)
+            for array, shape, x, y, title in grids
+        ]
+        words, done = stage(phase)
+        pieces.append(_registers(seen, done, place, 248))
+        count = accesses(now)
+        lines = [
+            f"global memory: {count['global load']} loads, {count['global store']} stores;",
+            f"shared memory: {count['shared load']} loads, {count['shared store']} stores;",
+            (risen(mask, phase) + "; " if phase % 2 == 0 else "")
+            + ("then the barrier" if now.barrier_line else "the end of the kernel"),
+        ]
+        pieces.append(svg.text(4, 412, f"{phase} of {last}: {words}", anchor="start", bold=True))
+        pieces += [svg.text(4, 435 + 19 * k, line, anchor="start", size=13) for k, line in enumerate(lines)]
+        return svg.picture(360, 488, *pieces)
+
+    def alt(phase: int, thread: str, mask: str) -> str:
+        trace, seen = watched[mask]
+        count, (words, done), (row, column) = accesses(trace[phase - 1]), stage(phase), threads[thread]
+        text = (
+            f"Phase {phase} of {last}, {words}, {'causal' if mask == 'causal' else 'no'} mask: "
+            f"{count['global load']} global and {count['shared load']} shared loads, "
+            f"{count['global store']} global and {count['shared store']} shared stores"
+        )
+        if phase % 2 == 0:
+            p, m, f, l, A = seen[done - 1, row, column]
+            text += f"; {risen(mask, phase)}. Thread {thread} holds the weight {p:.2f} and the factor {f:.2f}, then "
+            text += f"m = {m:.1f}, ℓ = {l:.2f} and A = {A:.1f}".replace("-0.0", "0.0")
+        return text + "."
+
+    return explore(
+        draw,
+        alt=alt,
+        caption="One block of 32 threads, 8 queries and 10 keys in tiles of 4, as the simulator recorded it: r is "
+        "read, w is written, by the chosen thread in capitals; V is read where K is. Below, a row for each query, what "
+        "the registers hold: weights $p$ of the tile, $m$, the factor $e^{m - m'}$ (`old`), $\\ell$ and $A$.",
+        start={"phase": 2, "thread": "(2, 1)", "mask": "none"},
+        labels={"phase": "phase, barrier by barrier", "thread": "thread (x, y)", "mask": "mask"},
+        phase=list(range(1, last + 1)),
+        thread=list(threads),
+        mask=list(watched),
     )
 
 

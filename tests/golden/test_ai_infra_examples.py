@@ -110,6 +110,26 @@ def test_traffic_and_measurement(printed: str) -> None:
         assert row.split()[2:] == ["1", "3.7", "0.11", "0.18", "0%"]
 
 
+def test_flash_attention_in_one_block(printed: str) -> None:
+    n, D, side = 64, 8, 8
+    moved = traffic(n, n, D, block=side)
+    assert moved.total == 2 * n * D * (1 + n // side) == 9_216
+    assert "loads of Q: 512, 4 sectors\nloads of K: 4,096, 4 sectors\nloads of V: 4,096, 4 sectors" in printed
+    assert "stores of O: 512, 4 sectors\nbarriers 128  shared 800 B\npasses a load of sK: 1.0" in printed
+    assert "causal False: all within 1e-5: True\ncausal True : all within 1e-5: True" in printed
+    assert "scores, softmax, weighted values: [12288, 12288, 8704]" in printed
+    for name, elements in (("three kernels", 33_280), ("one kernel", 9_216), ("three at the least", 18_432)):
+        intensity = Fraction(4 * n * n * D, 4 * elements)
+        assert f"{name:18} {elements:>6,} elements = {4 * elements:>7,} B, {float(intensity):.2f} FLOP/B" in printed
+    assert traffic(n, n, D).total == 18_432
+    assert " 8 keys: no fault found\n16 keys: data race on shared1[0, 0]" in printed
+    assert printed.count("right  A not rescaled") == printed.count("wrong  A not rescaled") == 1
+    assert "as it is        query 0:  0.0000, query 7:  1.4023" in printed
+    assert "no look at l    query 0:     nan, query 7:  1.4023" in printed
+    assert "n = 64: 36 of 64 tiles, by the formula 36; loads of K 2,304 of 4,096" in printed
+    assert "n = 4096, blocks of 128: 528 of 1024" in printed
+
+
 def test_the_cards_of_the_book_and_five_spoiled_ones(printed: str) -> None:
     for name in ("matmul", "softmax", "layer_norm", "attention", "cross_entropy"):
         assert f"{name:14} findings: []" in printed
@@ -128,6 +148,8 @@ def test_the_cards_of_the_book_and_five_spoiled_ones(printed: str) -> None:
         ("kv-cache-bytes", 8 * 2**30),
         ("training-state-bytes", 1_991_036_928),
         ("layer-linear-flops", 24 * 2048**3),
+        ("flash-barriers", 2 * 12 * 6),
+        ("flash-causal-tiles", sum(range(1, 33))),
     ],
 )
 def test_expected_answers(exercise: str, expected: float) -> None:

@@ -7,6 +7,7 @@ contain the expected value.
 from labsupport.exercises.ai_infra_examples import (
     attention,
     card,
+    kernels,
     lora_and_means,
     questions,
     tiled_attention,
@@ -17,6 +18,7 @@ from labsupport.grading import Exercise
 EXERCISES: tuple[Exercise, ...] = (
     *attention.EXERCISES,
     *tiled_attention.EXERCISES,
+    *kernels.EXERCISES,
     *lora_and_means.EXERCISES,
     *whole_models.EXERCISES,
     *card.EXERCISES,
