@@ -296,13 +296,23 @@ def _at(wrong: np.ndarray) -> str:
 
 def _wrong_places(result: Leaf, truth: Leaf, wrong: np.ndarray) -> str:
     first = result.values[wrong][0].item()
-    shown = _digits(first)
-    came = "" if shown in {_digits(value) for value in truth.values.ravel().tolist()} else f"{shown} came back"
+    came = "" if _written_in(truth.values, first) else f"{_digits(first)} came back"
     count, size = int(wrong.sum()), wrong.size
     if size == 1:
         return f"the value is wrong{': ' if came else ''}{came}."
     places = "every value is" if count == size else f"{count} of {size} values {'is' if count == 1 else 'are'}"
     return f"{places} wrong{f', the first{_at(wrong)}' if wrong.shape else ''}{': ' if came else ''}{came}."
+
+
+def _written_in(truth: np.ndarray, value: Any) -> bool:
+    """Whether an element of the truth is written with the same digits: then they must not be shown."""
+    elements = truth.ravel()
+    if not isinstance(value, float):
+        return value in set(elements[elements == value].tolist())
+    with np.errstate(all="ignore"):
+        alike = np.abs(elements - value) <= 1e-3 * abs(value) if np.isfinite(value) else ~np.isfinite(elements)
+    shown = _digits(value)
+    return any(_digits(float(element)) == shown for element in elements[alike])
 
 
 def _digits(value: Any) -> str:
