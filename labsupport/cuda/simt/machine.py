@@ -5,6 +5,7 @@ blocks and threads, and no verdict depends on that order.
 """
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import copy_context
@@ -422,19 +423,19 @@ class Machine:
         if kind == "syncwarp":
             return [None] * len(group)
         if kind.startswith("shfl"):
-            return [self._shuffled_value(thread, group) for thread in group]
+            by_lane = {thread.lane: thread.payload[0] for thread in group}
+            return [self._shuffled_value(thread, by_lane) for thread in group]
         votes = {thread.lane: bool(thread.payload) for thread in group}
         ballot = sum(1 << lane for lane, vote in votes.items() if vote)
         answer: Any = {"ballot_sync": ballot, "all_sync": all(votes.values()), "any_sync": any(votes.values())}[kind]
         return [answer] * len(group)
 
-    def _shuffled_value(self, thread: SimThread, group: list[SimThread]) -> Any:
+    def _shuffled_value(self, thread: SimThread, by_lane: dict[int, Any]) -> Any:
         value, source = thread.payload
         if not 0 <= source < WARP:
             return value  # beyond the warp a lane keeps its own value
-        for other in group:
-            if other.lane == source:
-                return other.payload[0]
+        if source in by_lane:
+            return by_lane[source]
         raise self._error(
             WarpError, thread.line,
             f"lane {thread.lane} reads from lane {source}, which does not take part in this shuffle; what it gets is "
@@ -620,7 +621,7 @@ class Machine:
         if shape == (0,):
             shape = (self.dynamic_bytes // dtype.itemsize,)
         else:
-            self.shared_bytes += int(np.prod(shape)) * dtype.itemsize
+            self.shared_bytes += math.prod(shape) * dtype.itemsize
         total = self.shared_bytes + self.dynamic_bytes
         self.report.shared_bytes = total
         if total > MAX_SHARED_BYTES:
@@ -628,14 +629,14 @@ class Machine:
                 f"the block uses {total} B of shared memory; the limit is {MAX_SHARED_BYTES} B (48 KiB). "
                 "Take a smaller tile", None, thread.index.triple, self.block_index.triple
             )  # fmt: skip
-        size = int(np.prod(shape))
+        size = math.prod(shape)
         array = self._new_array(f"shared{k}", SHARED, shape, dtype, [None] * size)
         self.shared.append(array)
         return array
 
     def local_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """A private array of the running thread."""
-        return self._new_array("local", LOCAL, shape, dtype, [None] * int(np.prod(shape)))
+        return self._new_array("local", LOCAL, shape, dtype, [None] * math.prod(shape))
 
     def log_atomic(self, array: Array, site: int, offset: int) -> None:
         """Note an atomic access."""

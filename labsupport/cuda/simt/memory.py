@@ -5,6 +5,7 @@ of the array's own dtype. Integers are handed out as Python integers: the compil
 64 bits. One list of numbers, shared by all arrays of a launch, is the log of accesses.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -56,8 +57,8 @@ class Array:
     ) -> None:
         self.machine, self.number, self.name, self.space = machine, number, name, space
         self.shape, self.dtype, self.data = shape, dtype, data
-        self.size, self.itemsize = int(np.prod(shape, dtype=np.int64)), dtype.itemsize
-        self.strides = tuple(int(np.prod(shape[k + 1 :], dtype=np.int64)) for k in range(len(shape)))
+        self.size, self.itemsize = math.prod(shape), dtype.itemsize
+        self.strides = tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
         self.n0 = shape[0] if shape else 0
         self.n1 = shape[1] if len(shape) > 1 else 0
         self.scalar, self.convert = _scalar_of(dtype)
