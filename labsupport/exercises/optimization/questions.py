@@ -2,8 +2,6 @@
 
 import math
 
-import numpy as np
-
 from labsupport.cost import training_memory
 from labsupport.grading import Choice, Exercise, Mistake, Number, Option, Several, Shape
 from labsupport.grading.shorthand import in_text
@@ -172,7 +170,7 @@ MEAN_SHAPE = Shape(
     prompt="x has shape (B, S, H) = (8, 2048, 4096). Which shape have LayerNorm's means, taken with `keepdims=True`?",
     hints=("Each token has one mean.", "`keepdims=True` leaves a 1 where the axis was."),
     checklist=(1,),
-    expected=np.broadcast_to(0.0, (8, 2048, 4096)).max(axis=-1, keepdims=True).shape,
+    expected=(8, 2048, 1),
     mistakes=(
         Mistake(name="batch-norm", answer=(1, 1, 4096), message="One mean for each feature: that is BatchNorm."),
         Mistake(name="dropped", answer=(8, 2048), message="This is the shape without keepdims."),
