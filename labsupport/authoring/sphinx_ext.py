@@ -7,6 +7,7 @@ use. It must never reach outside the repository and the installed packages, nor 
 import hashlib
 import re
 import shutil
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.builders.html._assets import _CascadingStyleSheet, _JavaScript
 from sphinx.config import Config
-from sphinx.domains.std import Glossary
+from sphinx.domains.std import Glossary, StandardDomain
 from sphinx.environment import BuildEnvironment
+from sphinx.environment.collectors import EnvironmentCollector
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxRole
@@ -180,30 +182,93 @@ def outdated_glossary(app: Sphinx, env: BuildEnvironment, added: Any, changed: A
     return [page for page, data in env.metadata.items() if data.get("glossary-files", now) != now]
 
 
-def restore_numbers(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Give Sphinx back its own numbers before it compares them with new ones: else every page looks changed."""
-    env.toc_fignumbers = getattr(env, "book_plain_numbers", env.toc_fignumbers)
-    return []
+@dataclass
+class Numbering:
+    """What is kept with the build, so that a changed sentence needs no other page to be loaded."""
+
+    #: Page -> kind (figure, table, code-block, displaymath) -> ids in the order of the page.
+    nodes: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    #: Pages that name an equation or a figure by its number.
+    naming: set[str] = field(default_factory=set)
+    #: Page -> kind -> id -> number, as given the last time; Sphinx forgets those of a page that is read again.
+    numbers: dict[str, dict[str, dict[str, tuple[int, ...]]]] = field(default_factory=dict)
 
 
-def number_by_chapter(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Number equations, figures and tables within their chapter, as 5.1, 5.2; on other pages from 1.
+def numbering(env: BuildEnvironment) -> Numbering:
+    """Return what is kept with the build, an empty one at first."""
+    kept: Numbering = env.__dict__.setdefault("book_numbering", Numbering())
+    return kept
 
-    Sphinx takes the first part from numbered headings; the book's headings carry their numbers by hand.
+
+class ChapterNumbers(EnvironmentCollector):
+    """Numbers equations, figures and tables within their chapter, as 5.1, 5.2; on other pages from 1.
+
+    Sphinx takes the first part from numbered headings, while the book's headings carry their numbers by hand;
+    and it loads every page again for one changed sentence, where a page's own nodes are all that counts.
     """
-    plain = env.toc_fignumbers
-    env.book_plain_numbers = plain  # type: ignore[attr-defined]
-    env.toc_fignumbers = {
-        page: {kind: chapter_numbers(page, numbers) for kind, numbers in kinds.items()} for page, kinds in plain.items()
-    }
-    return []
+
+    def clear_doc(self, app: Sphinx, env: BuildEnvironment, docname: str) -> None:
+        """Forget a page that is read again or gone."""
+        numbering(env).nodes.pop(docname, None)
+        numbering(env).naming.discard(docname)
+
+    def merge_other(self, app: Sphinx, env: BuildEnvironment, docnames: set[str], other: BuildEnvironment) -> None:
+        """Take over the pages that another process has read."""
+        numbering(env).nodes.update({name: numbering(other).nodes[name] for name in docnames})
+        numbering(env).naming.update(numbering(other).naming & set(docnames))
+
+    def process_doc(self, app: Sphinx, doctree: nodes.document) -> None:
+        """Note the ids of a page's figures, tables and equations, by kind, and whether it names a number."""
+        found: dict[str, list[str]] = {}
+        for node in doctree.findall(nodes.Element):
+            kind = None if isinstance(node, nodes.section) else numbered_kind(app.env, node)
+            if kind and node["ids"]:
+                found.setdefault(kind, []).append(node["ids"][0])
+        numbering(app.env).nodes[app.env.docname] = found
+        if any(reference["reftype"] in ("eq", "numref") for reference in doctree.findall(addnodes.pending_xref)):
+            numbering(app.env).naming.add(app.env.docname)
+
+    def get_updated_docs(self, app: Sphinx, env: BuildEnvironment) -> list[str]:
+        """Give every page its numbers; return the pages whose own have changed, and those that may name them."""
+        kept = numbering(env)
+        before, kept.numbers = (
+            kept.numbers,
+            {
+                page: {kind: chapter_numbers(page, ids) for kind, ids in kinds.items()}
+                for page, kinds in kept.nodes.items()
+            },
+        )
+        env.toc_fignumbers = dict(kept.numbers)
+        changed = {page for page, numbers in kept.numbers.items() if numbers != before.get(page)}
+        return sorted(changed | kept.naming) if changed else []
 
 
-def chapter_numbers(page: str, numbers: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """Return the numbers of one page's equations (or figures), by id, in the order of the page."""
+def numbered_kind(env: BuildEnvironment, node: nodes.Element) -> str | None:
+    """Return what a node is counted as, by the same rule as Sphinx: a figure or a table counts where it has a title."""
+    for domain in env.domains.values():
+        kind = domain.get_enumerable_node_type(node)
+        if kind and not (isinstance(domain, StandardDomain) and not domain.get_numfig_title(node)):
+            return kind
+    return None
+
+
+def chapter_numbers(page: str, ids: list[str]) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of one page's equations (or figures), by id."""
     chapter = re.match(r"(?:chapters|exercises|solutions)/(\d\d)-", page)
     prefix = (int(chapter[1]),) if chapter else ()
-    return {name: (*prefix, place) for place, name in enumerate(sorted(numbers, key=numbers.__getitem__), start=1)}
+    return {name: (*prefix, place) for place, name in enumerate(ids, start=1)}
+
+
+def leave_numbers_to_us(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Keep Sphinx from numbering, for which it would load all pages."""
+    app.config.numfig = False
+    return []
+
+
+def number_figures_again(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Let pages show their numbers, as _config.yml says."""
+    app.config.numfig = True
+    return []
 
 
 class Entry:
@@ -324,8 +389,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_role("chapter", ChapterRole())
     app.connect("config-inited", add_bibliographies, priority=100)
     app.connect("config-inited", add_assets)
-    app.connect("env-get-updated", restore_numbers, priority=1)
-    app.connect("env-get-updated", number_by_chapter, priority=1000)
+    app.connect("env-get-updated", leave_numbers_to_us, priority=1)
+    app.connect("env-get-updated", number_figures_again, priority=1000)
+    app.add_env_collector(ChapterNumbers)
     app.connect("env-get-outdated", outdated_glossary)
     app.connect("html-page-context", prepare_page, priority=1000)
     app.connect("build-finished", copy_mathjax)

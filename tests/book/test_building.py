@@ -140,6 +140,28 @@ def test_a_warning_in_a_notebook_names_the_line_of_its_source(small: Path) -> No
 
 
 def test_equations_are_numbered_within_their_chapter() -> None:
-    numbers = {"c": (9,), "a": (3,), "b": (4,)}
-    assert sphinx_ext.chapter_numbers("chapters/05-softmax-and-kl", numbers) == {"a": (5, 1), "b": (5, 2), "c": (5, 3)}
-    assert sphinx_ext.chapter_numbers("book/notation", numbers) == {"a": (1,), "b": (2,), "c": (3,)}
+    ids = ["a", "b", "c"]
+    assert sphinx_ext.chapter_numbers("chapters/05-softmax-and-kl", ids) == {"a": (5, 1), "b": (5, 2), "c": (5, 3)}
+    assert sphinx_ext.chapter_numbers("book/notation", ids) == {"a": (1,), "b": (2,), "c": (3,)}
+
+
+EQUATION = """```{{math}}
+:label: {0}
+x = 1
+```
+"""
+
+
+def test_numbers_follow_a_change_also_where_another_page_names_them(small: Path) -> None:
+    intro, glossary = small / "book" / "intro.md", small / "book" / "glossary.md"
+    title = "# Title\n\n"
+    intro.write_text(title + EQUATION.format("eq-second") + "\nA sentence, {term}`alpha`.\n", encoding="utf-8")
+    glossary.write_text(glossary.read_text(encoding="utf-8") + "\nSee {eq}`eq-second`.\n", encoding="utf-8")
+    assert book.render(small)
+    named = small / "_build" / "html" / "book" / "glossary.html"
+    assert ">(1)<" in re.sub(r"</?span[^>]*>", "", named.read_text(encoding="utf-8"))
+    intro.write_text(title + EQUATION.format("eq-first") + EQUATION.format("eq-second"), encoding="utf-8")
+    assert book.render(small)
+    shown = re.sub(r"</?span[^>]*>", "", (small / "_build/html/book/intro.html").read_text(encoding="utf-8"))
+    assert shown.index("(1)") < shown.index("(2)")
+    assert ">(2)<" in re.sub(r"</?span[^>]*>", "", named.read_text(encoding="utf-8"))
