@@ -11,7 +11,7 @@ import pytest
 
 from labsupport import exercises
 from labsupport.grading import Exercise
-from labsupport.grading.gates import GATES
+from labsupport.grading.gates import GATES, mistaken_answers
 from labsupport.grading.judge import judge
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,6 +53,21 @@ def test_a_chapter_joins_the_records_of_all_its_modules(chapter: str) -> None:
 @each_record
 def test_exercise_proves_itself(record: Exercise, gate) -> None:
     gate(record, judge)
+
+
+@each_record
+def test_a_second_hint_follows_the_first(record: Exercise) -> None:
+    assert len(record.hints) >= 2
+    assert len(set(record.hints)) == len(record.hints)
+
+
+#: A written answer has no known mistakes: it is shown its rubric and never judged wrong.
+JUDGED = [record for record in RECORDS if record.place == "exercises" and record.kind != "written"]
+
+
+@pytest.mark.parametrize("record", [pytest.param(record, id=record.id) for record in JUDGED])
+def test_an_exercise_of_the_notebooks_knows_three_mistakes(record: Exercise) -> None:
+    assert len(list(mistaken_answers(record))) >= 3
 
 
 def test_no_two_exercises_share_an_id() -> None:

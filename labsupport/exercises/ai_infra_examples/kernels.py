@@ -74,7 +74,11 @@ FLASH_EMPTY_ROW = Choice(
     title="A tile that is masked whole",
     prompt="So far query $i$ has met masked keys only. Which start of $m$, and which score of a masked key, leave its "
     "state empty, whatever comes later?",
-    hints=("Work out $e^{s - m'}$ and $e^{m - m'}$ for each pair, with $m' = \\max(m, s)$.",),
+    hints=(
+        "Work out $e^{s - m'}$ and $e^{m - m'}$ for each pair, with $m' = \\max(m, s)$.",
+        "An empty state is $\\ell = 0$ and $A = 0$. Which pairs keep both at 0, without a NaN? Which of these starts "
+        "does no harm when a key with a very low score may be read later?",
+    ),
     checklist=(9, 18),
     options={
         "a": Option(

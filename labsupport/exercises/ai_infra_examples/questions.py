@@ -16,7 +16,11 @@ EXERCISES: tuple[Exercise, ...] = (
             "How many FLOPs does one projection $H \\to N$ take forward, with $B = 8$, $S = 2048$, $H = N = 4096$? "
             "Answer with a unit, such as `\"1.2 TFLOP\"`."
         ),
-        hints=("There are $B \\cdot S \\cdot N$ outputs, and each sums over $H$.",),
+        hints=(
+            "There are $B \\cdot S \\cdot N$ outputs, and each sums over $H$.",
+            "A multiply-add is two FLOPs. Every size is a power of two, so add exponents: $8 \\cdot 2048 = 2^{14}$ "
+            "tokens.",
+        ),
         checklist=(1, 7),
         expected=_PROJECTION.flops,
         unit="FLOP",
@@ -36,7 +40,11 @@ EXERCISES: tuple[Exercise, ...] = (
         place="chapter",
         title="Shape of the scores",
         prompt="$X$ has shape $(2, 128, 512)$ and there are 8 heads. Which shape do the scores $Q K^\\top$ have?",
-        hints=("Heads become a batch axis, and the head width is summed away.",),
+        hints=(
+            "Heads become a batch axis, and the head width is summed away.",
+            "Write down the shapes of $Q$ and of $K^\\top$ for one head of one sequence, and multiply them. Which "
+            "axes come before those two?",
+        ),
         checklist=(18,),
         expected=(2, 8, 128, 128),
         mistakes=(
@@ -65,7 +73,10 @@ EXERCISES: tuple[Exercise, ...] = (
         title="Twice the context",
         prompt="The context length doubles and nothing else changes. What happens to the bytes of the explicit "
             "scores?",
-        hints=("How often does $S$ occur in the shape of the scores?",),
+        hints=(
+            "How often does $S$ occur in the shape of the scores?",
+            "The shape is in the table of section 10.2. Count the elements for $S$ and for $2S$, and divide.",
+        ),
         checklist=(18,),
         options={
             "a": Option("They double.", "Activations of shape (B, S, H) do; the scores have S twice in their shape."),
@@ -85,7 +96,10 @@ EXERCISES: tuple[Exercise, ...] = (
             "book return "
             "for it?"
         ),
-        hints=("A softmax of such a row is 0/0. Somebody must decide, and say so.",),
+        hints=(
+            "A softmax of such a row is 0/0. Somebody must decide, and say so.",
+            "The output is a weighted sum over the keys that may be read. How many terms does that sum have here?",
+        ),
         checklist=(9,),
         options={
             "a": Option("NaN", "A plain softmax does. An attention kernel that pads its batch would then spread NaN."),
@@ -106,7 +120,10 @@ EXERCISES: tuple[Exercise, ...] = (
             "deviation of "
             "$q \\cdot k$?"
         ),
-        hints=("Each of the 256 products has variance 1. Variances add, standard deviations do not.",),
+        hints=(
+            "Each of the 256 products has variance 1. Variances add, standard deviations do not.",
+            "Add up the 256 variances first. The standard deviation is the root of the variance of the sum.",
+        ),
         checklist=(8,),
         expected=16,
         mistakes=(
@@ -125,7 +142,11 @@ EXERCISES: tuple[Exercise, ...] = (
         place="chapter",
         title="A larger block",
         prompt="Attention by blocks runs with twice as many queries in a block. What changes?",
-        hints=("Who reads K and V, and how often?",),
+        hints=(
+            "Who reads K and V, and how often?",
+            "One pass over all keys serves one block of queries. How many blocks are there, before and after? And "
+            "where does a block keep its queries and their state?",
+        ),
         checklist=(18,),
         options={
             "a": Option("The result: fewer merges are more exact by a constant.", "The merge is exact algebra; only "
@@ -146,7 +167,11 @@ EXERCISES: tuple[Exercise, ...] = (
             "A weight of $4096 \\times 4096$ gets a LoRA adapter with $r = 64$. How large is the adapter, as a "
             "percentage of the weight's parameters? Answer like `\"1.5 %\"`."
         ),
-        hints=("The adapter has $r (d_{in} + d_{out})$ parameters.",),
+        hints=(
+            "The adapter has $r (d_{in} + d_{out})$ parameters.",
+            "Divide by the $d_{in} d_{out}$ parameters of the weight. The two widths are equal, so one of them "
+            "cancels. Then make a percentage of it.",
+        ),
         checklist=(5,),
         expected=100 * lora_cost(4096, 4096, 64).ratio,
         unit="%",
@@ -173,7 +198,10 @@ EXERCISES: tuple[Exercise, ...] = (
         title="Seven tokens and five",
         prompt="One rank has 7 tokens with mean loss 2.0, the other 5 tokens with mean loss 3.0. What is the "
             "mean loss over all?",
-        hints=("How large is the sum of the losses on each rank?",),
+        hints=(
+            "How large is the sum of the losses on each rank?",
+            "Add the two sums, and divide once. By how many tokens?",
+        ),
         checklist=(8,),
         expected=29 / 12,
         rtol=2e-3,
@@ -198,7 +226,11 @@ EXERCISES: tuple[Exercise, ...] = (
         title="One activation",
         prompt="How many bytes does a BF16 tensor of shape $(8, 2048, 4096)$ take? Answer with a unit, such as "
             "`\"3 MiB\"`.",
-        hints=("Elements times bytes; every size is a power of two.",),
+        hints=(
+            "Elements times bytes; every size is a power of two.",
+            "Write each size as a power of two and add the exponents. Add that of the bytes of one BF16 element too. "
+            "A MiB is $2^{20}$ bytes.",
+        ),
         checklist=(18,),
         expected=int(tensor_bytes((8, 2048, 4096), "bf16")),
         unit="B",
@@ -222,7 +254,11 @@ EXERCISES: tuple[Exercise, ...] = (
             "A model of 8 billion parameters is trained with AdamW in mixed precision on **one** device with 80 GB, "
             "without sharding. Does it fit?"
         ),
-        hints=("How many bytes does one parameter need, with everything that the optimizer keeps?",),
+        hints=(
+            "How many bytes does one parameter need, with everything that the optimizer keeps?",
+            "Section 8.3 adds them up for mixed-precision AdamW. Multiply by the number of parameters, and compare "
+            "with 80 GB before you think of activations.",
+        ),
         options={
             "a": Option("Yes: the weights are 16 GB.", "That is inference. Training keeps gradients and "
             "optimizer state too."),
@@ -246,7 +282,11 @@ EXERCISES: tuple[Exercise, ...] = (
             "24 of the "
             "last tile filled, so that the result stays right?"
         ),
-        hints=("Which number adds nothing to a sum of exponentials, and never is a maximum?",),
+        hints=(
+            "Which number adds nothing to a sum of exponentials, and never is a maximum?",
+            "Put each option into $e^{x - m}$, with $m$ the maximum of the row. What does it add to the sum? Can it "
+            "become $m$ itself?",
+        ),
         checklist=(9,),
         options={
             "a": Option("0", "Its exponential is 1 before the shift: the sum grows by up to 24."),

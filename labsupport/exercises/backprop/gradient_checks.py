@@ -154,7 +154,11 @@ explain_check = Written(
     prompt="A colleague checks the gradient of a big model in bfloat16, with dropout on and $\\varepsilon = "
     "10^{-8}$, and reports that "
     "backward is broken. In three to six sentences: what is wrong with the check, and how should it be done?",
-    hints=("There are at least three separate problems. Take dtype, step and randomness in turn.",),
+    hints=(
+        "There are at least three separate problems. Take dtype, step and randomness in turn.",
+        "What is the smallest change of a weight near 1 that bfloat16 can hold? Do both values of a difference come "
+        "from the same function? How many evaluations does a big model need?",
+    ),
     rubric=(
         "says that in a 16-bit dtype such a step is lost in rounding, and asks for float64",
         "says that the step must suit dtype and method, about 6e-6 for a central difference in float64",

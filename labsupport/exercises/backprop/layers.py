@@ -384,6 +384,11 @@ linear_flops = Number(
             answer=(6 * 4096 * 1024 * 4096, "FLOP"),
             message="You counted the forward pass as well.",
         ),
+        Mistake(
+            name="one-token",
+            answer=(2 * 2 * 1024 * 4096, "FLOP"),
+            message="That is the cost for a single token. Both products run over all tokens of the batch.",
+        ),
     ),
 )
 

@@ -215,7 +215,10 @@ GRADIENT_LIMITS = Choice(
         "gradient "
         "with respect to v compare with that with respect to w, at the same function?"
     ),
-    hints=("Chain rule: $\\partial L/\\partial v = \\partial L/\\partial w \\cdot \\partial w/\\partial v$.",),
+    hints=(
+        "Chain rule: $\\partial L/\\partial v = \\partial L/\\partial w \\cdot \\partial w/\\partial v$.",
+        "Nudge $v$ by a small number. How far does that move $w$, and by how much does the loss change then?",
+    ),
     checklist=(11,),
     level="medium",
     options={

@@ -9,7 +9,11 @@ BACKWARD_FIRST = Choice(
     section="12.1",
     title="Which gradient is known first?",
     prompt="Which parameter's gradient is complete first?",
-    hints=("Which parameter stands nearest to the loss?",),
+    hints=(
+        "Which parameter stands nearest to the loss?",
+        "The walk goes against the forward pass: the loss, then the logits. Which operation with a weight made the "
+        "logits?",
+    ),
     checklist=(11,),
     level="easy",
     place="chapter",
@@ -31,7 +35,11 @@ GRADIENT_OF_SQUARE = Number(
     section="12.2",
     title="dL/dw",
     prompt="What is dL/dw?",
-    hints=("Two factors: the derivative of the square, and that of wx by w.",),
+    hints=(
+        "Two factors: the derivative of the square, and that of wx by w.",
+        "Work out $u = wx - y$ first; the square has the derivative $2u$. By how much does $wx$ grow when $w$ grows "
+        "by 1?",
+    ),
     checklist=(11,),
     level="easy",
     place="chapter",
@@ -69,7 +77,10 @@ HEAD_GRADIENT_SHAPE = Shape(
     section="12.4",
     title="Shape of dU",
     prompt="Which shape has dU?",
-    hints=("A gradient has the shape of its tensor.",),
+    hints=(
+        "A gradient has the shape of its tensor.",
+        "At one position: how many numbers does $U$ take in, and how many does it give? Positions are summed over.",
+    ),
     checklist=(12,),
     level="easy",
     place="chapter",
@@ -87,7 +98,11 @@ NUDGE_CHANGES_LOSS = Number(
     section="12.5",
     title="The loss after a nudge",
     prompt="The change of the loss, with its sign.",
-    hints=("Gradient times nudge.",),
+    hints=(
+        "Gradient times nudge.",
+        "The entry is in row 0, so its gradient is $h_0$ times that of the logit of `fish`. The sign of the product "
+        "counts.",
+    ),
     level="easy",
     place="chapter",
     expected=float(LOGIT_GRADIENT[4] * 0.001),
@@ -114,7 +129,10 @@ REPEATED_TOKEN = Choice(
     section="12.6",
     title="A token that occurs twice",
     prompt="Which gradient does the row of `cat` get?",
-    hints=("The row was used twice in the forward pass.",),
+    hints=(
+        "The row was used twice in the forward pass.",
+        "Change the row a little. Both places change, and each of them changes the loss. What is the whole change?",
+    ),
     checklist=(11,),
     level="easy",
     place="chapter",
@@ -180,7 +198,10 @@ MEAN_OF_TWO = Number(
     section="12.9",
     title="Mean loss per token",
     prompt="The mean loss per token over both, in nats.",
-    hints=("Sums first: 3 times 2.0, and 1 times 4.0.",),
+    hints=(
+        "Sums first: 3 times 2.0, and 1 times 4.0.",
+        "Add the two sums. From how many tokens do they come? Divide once, by that number.",
+    ),
     level="easy",
     place="chapter",
     expected=(3 * 2.0 + 1 * 4.0) / 4,
@@ -224,7 +245,11 @@ GRADIENT_CONCLUDE = Choice(
     section="12.11",
     title="What may be concluded",
     prompt='Which statements follow from a gradient? Several may; answer such as `"a, c"`.',
-    hints=("A gradient belongs to one point and one batch.",),
+    hints=(
+        "A gradient belongs to one point and one batch.",
+        "It is the slope of a tangent, and speaks of small changes only. Ask of each statement: does it need a long "
+        "step, another batch, or the unit of a weight?",
+    ),
     level="medium",
     place="chapter",
     options={

@@ -8,7 +8,10 @@ FORWARD_RUNS_FIRST = Choice(
     section="11.1",
     title="Which runs first?",
     prompt="Inside a layer, which box of the map works first?",
-    hints=("What does the norm steady: what a part gives, or what it reads?",),
+    hints=(
+        "What does the norm steady: what a part gives, or what it reads?",
+        "Section 11.2 writes a layer as a formula, in the line of $y^{(\\ell)}$. A formula runs from the inside out.",
+    ),
     level="easy",
     place="chapter",
     options={
@@ -25,7 +28,10 @@ FORWARD_LOGITS_SHAPE = Shape(
     section="11.2",
     title="Shape of the logits",
     prompt="Which shape do the logits have?",
-    hints=("One score for each token of the vocabulary, at every position of every block.",),
+    hints=(
+        "One score for each token of the vocabulary, at every position of every block.",
+        "The last product is $(B, T, d)$ times $(d, V)$. Which axis is summed away, and which one comes in its place?",
+    ),
     checklist=(1,),
     level="easy",
     place="chapter",
@@ -45,7 +51,10 @@ LOGIT_OF_CAT = Number(
     section="11.3",
     title="The logit of cat",
     prompt="What is the logit of `cat`, whose column of U is 0.1 and 0.3, for h = [1, 2]?",
-    hints=("One times the first row, two times the second.",),
+    hints=(
+        "One times the first row, two times the second.",
+        "Take the column of `cat` alone: two products, then their sum. The first of them is $1 \\cdot 0.1$.",
+    ),
     level="easy",
     place="chapter",
     expected=1 * 0.1 + 2 * 0.3,
@@ -63,7 +72,10 @@ LOGITS_HOW_MANY = Number(
     section="11.3",
     title="How many scores",
     prompt="B = 1, T = 10, V = 23: how many logits are there?",
-    hints=("Multiply the axes of the shape.",),
+    hints=(
+        "Multiply the axes of the shape.",
+        "The shape is $(B, T, V)$: at each of the $T$ positions stands a row of $V$ scores.",
+    ),
     level="easy",
     place="chapter",
     expected=10 * 23,
@@ -81,7 +93,10 @@ CAUSAL_WHICH_CHANGE = Choice(
     section="11.5",
     title="Which logits change?",
     prompt="Positions are counted from 0. Which of the six rows of logits may change?",
-    hints=("Which positions may read position 3?",),
+    hints=(
+        "Which positions may read position 3?",
+        "Position $t$ reads positions 0 to $t$. Go through $t = 0, \\dots, 5$: is 3 among the positions that it reads?",
+    ),
     level="easy",
     place="chapter",
     options={
@@ -98,7 +113,11 @@ LOGITS_CONCLUDE = Choice(
     section="11.6",
     title="What may be concluded",
     prompt='Logits of one forward pass, no labels. Which statements hold? Several may; answer such as `"a, c"`.',
-    hints=("What changes when a constant is added to all logits of one position?",),
+    hints=(
+        "What changes when a constant is added to all logits of one position?",
+        "A statement that such a constant can make false does not follow from logits. And does one of them need the "
+        "right tokens?",
+    ),
     level="medium",
     place="chapter",
     options={
@@ -152,7 +171,11 @@ KERNEL_OR_MODEL = Choice(
     section="11.8",
     title="Kernel or model?",
     prompt="Which of these changes makes it another model, and not another way to execute the same one?",
-    hints=("Which of them changes the formula, in exact arithmetic?",),
+    hints=(
+        "Which of them changes the formula, in exact arithmetic?",
+        "Ask of each change: are the same numbers multiplied and added as before, only in another order or another "
+        "place?",
+    ),
     level="easy",
     place="chapter",
     options={
@@ -174,7 +197,10 @@ PERCENTILE_OF_RUNS = Number(
     section="11.9",
     title="p95 of a hundred runs",
     prompt="What is p95, in milliseconds?",
-    hints=("Sort them. Which one is the 95th?",),
+    hints=(
+        "Sort them. Which one is the 95th?",
+        "In sorted order the ninety fast runs come first. Is the 95th run one of them?",
+    ),
     level="easy",
     place="chapter",
     expected=0.100,

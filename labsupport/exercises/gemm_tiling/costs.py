@@ -204,6 +204,12 @@ roofline_time = Number(
             answer=f"{DECODE.bytes / 2 / H100.bandwidth} s",
             message="You moved elements. Each has two bytes.",
         ),
+        Mistake(
+            name="weight-left-out",
+            answer=f"{2 * 2 * 8192 / H100.bandwidth} s",
+            message="You moved the row and the result, and left the weight where it is. It does not stay on the chip: "
+            "every step reads it from memory.",
+        ),
     ),
 )
 

@@ -14,7 +14,11 @@ block_c12 = Choice(
     place="chapter",
     checklist=(6,),
     prompt="$A$ and $B$ are cut into $2\\times2$ blocks. Which products of blocks make $C_{12}$?",
-    hints=("Which row of blocks of $A$ lies beside $C_{12}$, which column of blocks of $B$ above it?",),
+    hints=(
+        "Which row of blocks of $A$ lies beside $C_{12}$, which column of blocks of $B$ above it?",
+        "Multiply as with numbers. In each product the second index of $A$ is the first index of $B$. Which values "
+        "does it take?",
+    ),
     options={
         "a": Option("$A_{12} B_{12}$", "That multiplies blocks place by place, which is the elementwise product."),
         "b": Option(
@@ -175,7 +179,11 @@ bits_or_bug = Choice(
     checklist=(17,),
     prompt="Two float32 kernels, one with tiles of 16 and one with tiles of 64. Which finding proves that one has a "
     "bug?",
-    hints=("What may another order of additions change, and by how much?",),
+    hints=(
+        "What may another order of additions change, and by how much?",
+        "Try to explain each finding by rounding alone. Think of cancellation, and of the length of the sum. Only what "
+        "rounding cannot explain is a proof.",
+    ),
     options={
         "a": Option("most entries differ in their last bits", "Another order of additions rounds differently."),
         "b": Option(
@@ -200,7 +208,10 @@ rung_traffic = Choice(
     checklist=(6,),
     prompt="A block keeps its tile of 128 in shared memory, but each thread now owns $8\\times8$ outputs instead of "
     "one. Which count falls?",
-    hints=("Which of the two tile sizes stands in the formula of which traffic?",),
+    hints=(
+        "Which of the two tile sizes stands in the formula of which traffic?",
+        "A tile saves loads from the memory that fills it. Which of the two has grown, and which memory fills it?",
+    ),
     options={
         "a": Option("loads from global memory", "Those depend on the block's tile, which stays the same."),
         "b": Option(
@@ -253,7 +264,11 @@ column_banks = Choice(
     checklist=(6,),
     prompt="A warp reads one column of a float32 tile in shared memory. How many passes does it take for a tile of "
     "shape $(32, 32)$, and for one of shape $(32, 33)$?",
-    hints=("Word $w$ lies in bank $w \\bmod 32$. Write down the banks of the first three elements of a column.",),
+    hints=(
+        "Word $w$ lies in bank $w \\bmod 32$. Write down the banks of the first three elements of a column.",
+        "Element $r$ of a column is word $32 r$ of one tile and word $33 r$ of the other. How many lanes want words "
+        "of the same bank? They take turns.",
+    ),
     options={
         "a": Option("1 and 1", "Shared memory has no sectors, but it has banks, and each serves one word a pass."),
         "b": Option(
@@ -302,7 +317,11 @@ barrier_test = Choice(
     checklist=(6,),
     prompt="Someone removes the barrier at the **end** of each turn of the shared-tile kernel. Which test is sure to "
     "find it?",
-    hints=("What does that barrier protect, and from whom?",),
+    hints=(
+        "What does that barrier protect, and from whom?",
+        "Without it a fast thread starts the next turn. What does it write there, and who may still read that? Does "
+        "every test have such a turn, and must the fault show in it?",
+    ),
     options={
         "a": Option(
             "Compare the result with NumPy's on a GPU",

@@ -143,6 +143,12 @@ tile_shared = Number(
             answer=f"{tensor_bytes((128, 128), 'float16') + int(STAGED.shared):d} B",
             message="The area of the tile of $C$ plays no part: it is collected in registers, not in shared memory.",
         ),
+        Mistake(
+            name="all-three-sizes",
+            answer=f"{2 * 2 * 128 * 128 * 32} B",
+            message="You multiplied all three tile sizes. That product counts the multiply-adds of a step. What is "
+            "stored are two tiles with two axes each.",
+        ),
     ),
 )
 
@@ -250,7 +256,11 @@ explain_bits = Written(
     level="medium",
     prompt="A test compares a new tiled float16 kernel with the old one and demands equal bits; it fails. Explain "
     "what the test should do instead.",
-    hints=("What is the reference, what is the scale of the error, how does it grow?",),
+    hints=(
+        "What is the reference, what is the scale of the error, how does it grow?",
+        "Begin with why equal bits are not due. Then name what to compare with, everything that the tolerance depends "
+        "on, and the sizes at which a bug would show. Section 3.6 treats each of these.",
+    ),
     rubric=(
         "says that another order of additions rounds differently, so equal bits are not to be expected",
         "compares with a float64 (or float32) reference instead of with another kernel",

@@ -271,7 +271,11 @@ SCRATCH_BARRIER = Choice(
     checklist=(9,),
     prompt="The three-pass kernel has a barrier **after** all threads have read the maxima from shared memory. What "
     "goes wrong without it?",
-    hints=("Which line writes the same array next, and who may come there first?",),
+    hints=(
+        "Which line writes the same array next, and who may come there first?",
+        "The warps of a block do not run in step. Let one of them run ahead to that line: what may the others still "
+        "want to read?",
+    ),
     options={
         "a": Option(
             "The maxima may not be written yet when they are read",

@@ -99,6 +99,11 @@ EXERCISES: tuple[Exercise, ...] = (
                 answer=f"{MLP.flops // 512} FLOP",
                 message="You left the sequence axis out. Every token of every sequence goes through the block.",
             ),
+            Mistake(
+                name="with-a-gate",
+                answer=f"{MLP.flops // 2 * 3} FLOP",
+                message="You counted three products, as in an MLP with a gate. This one has no gate matrix.",
+            ),
         ),
     ),
     Number(
@@ -121,6 +126,12 @@ EXERCISES: tuple[Exercise, ...] = (
                 name="elements",
                 answer=H * V / 2**30,
                 message="You counted elements. Each takes two bytes in BF16.",
+            ),
+            Mistake(
+                name="bytes",
+                answer=int(tensor_bytes((H, V), "bfloat16")),
+                message="That is the number of bytes, and here a bare number counts as GiB. Convert it, or name its "
+                "unit.",
             ),
         ),
     ),

@@ -42,7 +42,10 @@ EXERCISES: tuple[Exercise, ...] = (
         level="easy",
         checklist=(1,),
         prompt="Ids have shape (16, 32) and the vocabulary 80 tokens. Which shape do the logits have?",
-        hints=("One score for every token at every position.",),
+        hints=(
+            "One score for every token at every position.",
+            "The axes of the ids stay as they are. Which axis comes after them, and how long is it?",
+        ),
         expected=(SETTINGS.rows, SETTINGS.length, MODEL.vocab),
         mistakes=(
             Mistake(
@@ -127,7 +130,10 @@ EXERCISES: tuple[Exercise, ...] = (
         level="easy",
         checklist=(4,),
         prompt="The gradient norms of four parts are known. How do you get the global norm?",
-        hints=("The global norm is the L2 norm of all entries in one long vector.",),
+        hints=(
+            "The global norm is the L2 norm of all entries in one long vector.",
+            "Try two parts of one entry each, 3 and 4. How long is the vector $(3, 4)$, and which rule gives that?",
+        ),
         options={
             "a": Option("add them", "Norms add only where all parts point the same way, and parts never do."),
             "b": Option("take the largest", "That is a lower bound; the other parts add to it."),
@@ -179,7 +185,10 @@ EXERCISES: tuple[Exercise, ...] = (
         place="chapter",
         level="easy",
         prompt="What does clipping by the global norm do to a gradient of norm 4 when the limit is 1?",
-        hints=("One factor for all entries of all arrays.",),
+        hints=(
+            "One factor for all entries of all arrays.",
+            "Which factor brings a norm of 4 down to the limit? Does a common factor turn the direction?",
+        ),
         options={
             "a": Option(
                 "Entries above 1 become 1, the others stay.",
@@ -205,7 +214,10 @@ EXERCISES: tuple[Exercise, ...] = (
         place="chapter",
         level="easy",
         prompt="Activation checkpointing keeps the inputs of the layers only. What is its price?",
-        hints=("The inside of a layer is needed again in the backward pass.",),
+        hints=(
+            "The inside of a layer is needed again in the backward pass.",
+            "Only the input of the layer was kept. What must be done with it to get the inside back?",
+        ),
         options={
             "a": Option("A less accurate gradient.", "The same numbers are computed again, nothing is approximated."),
             "b": Option(
@@ -337,7 +349,11 @@ EXERCISES: tuple[Exercise, ...] = (
         place="chapter",
         level="medium",
         prompt="Which of these needs no change to batches, labels, forward and loss, only to what is updated?",
-        hints=("Go through the stages of each method: which one touches stage 6 alone?",),
+        hints=(
+            "Go through the stages of each method: which one touches stage 6 alone?",
+            "Ask of each: are other positions labelled, is the loss another formula, does the model write its own "
+            "data? One method answers no each time.",
+        ),
         options={
             "a": Option(
                 "supervised fine-tuning", "Its labels differ: those of the prompt do not count, which is stage 2."
