@@ -189,6 +189,15 @@ def grid_stride(x):
 
 
 @cuda.jit
+def two_arrays_at_once(x, y):
+    s, r = cuda.shared.array(8, float32), cuda.local.array(1, float32)
+    t = cuda.threadIdx.x
+    s[t], r[0] = x[t], x[t]
+    cuda.syncthreads()
+    y[t] = s[7 - t] + r[0]
+
+
+@cuda.jit
 def swap(x):
     i = cuda.grid(1) * 2
     x[i], x[i + 1] = x[i + 1], x[i]

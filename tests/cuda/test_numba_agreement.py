@@ -71,6 +71,7 @@ SIMULATED = {
     right.uses_device_function: (V,),
     right.grid_of_three: ("int32[:,:,::1]",),
     right.grid_stride: (V,),
+    right.two_arrays_at_once: (V, V),
     right.swap: (I,),
     right.types: (V, I, D),
     right.float64_accumulator: (V, V),

@@ -131,6 +131,13 @@ def test_dynamic_shared_memory():
     np.testing.assert_array_equal(x, np.arange(48)[::-1])
 
 
+def test_two_arrays_made_in_one_assignment_are_both_watched():
+    x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    report = launch(right.two_arrays_at_once, 1, 8, x, y)
+    assert y.tolist() == [7.0] * 8
+    assert report.total("accesses", "shared") == 16
+
+
 def test_local_arrays_device_functions_three_axes_and_grid_strides():
     x, out = floats(20), np.zeros(20, np.float32)
     launch(right.local_polynomial, 1, 20, x, out)

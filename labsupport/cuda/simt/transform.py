@@ -9,7 +9,7 @@ import ast
 import copy
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -371,16 +371,28 @@ def _assign(name: str, value: ast.expr, node: ast.AST) -> ast.stmt:
 def _array_names(definition: ast.FunctionDef) -> set[str]:
     """Names that hold arrays: parameters, results of ``….array(…)``, and other names for these."""
     names = {argument.arg for argument in definition.args.args}
-    assignments = [node for node in ast.walk(definition) if isinstance(node, ast.Assign)]
+    assignments = [
+        pair
+        for node in ast.walk(definition)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        for pair in _bindings(target, node.value)
+    ]
     grown = True
     while grown:
         grown = False
-        for node in assignments:
-            value = node.value
+        for name, value in assignments:
             made = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "array"
-            if made or (isinstance(value, ast.Name) and value.id in names):
-                for target in node.targets:
-                    if isinstance(target, ast.Name) and target.id not in names:
-                        names.add(target.id)
-                        grown = True
+            if name not in names and (made or (isinstance(value, ast.Name) and value.id in names)):
+                names.add(name)
+                grown = True
     return names
+
+
+def _bindings(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Each name that an assignment binds with what it is bound to; ``a, b = x, y`` binds two."""
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
+        for inner, bound in zip(target.elts, value.elts, strict=False):
+            yield from _bindings(inner, bound)
