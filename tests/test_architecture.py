@@ -1,4 +1,7 @@
-"""The house stands as designed: floors, style, types, and what the repository may hold."""
+"""The house stands as designed: what loads when, and what the repository may hold.
+
+Style, types and the floors of the architecture are steps of tools/test.py, before these tests.
+"""
 
 import re
 import subprocess
@@ -36,26 +39,9 @@ FORBIDDEN = {
 }
 
 
-def run(*command: str) -> None:
-    done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def tracked() -> list[Path]:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
-
-
-def test_style() -> None:
-    run("-m", "ruff", "check", ".")
-
-
-def test_types() -> None:
-    run("-m", "mypy")
-
-
-def test_floors() -> None:
-    run("-c", "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import difflib
 import json
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -101,11 +102,10 @@ def browser() -> Iterator[Browser]:
         yield opened
 
 
-@pytest.fixture
-def page(browser: Browser, tmp_path: Path) -> Iterator[Page]:
-    """A page with all questions; anything it asks of the network or complains about fails the test."""
-    records = [*MADE, *book_records()]
-    path = write_page(tmp_path, records, "".join(form_of(record) for record in records))
+@contextmanager
+def questions(browser: Browser, folder: Path, records: list[Exercise]) -> Iterator[Page]:
+    """A page that asks these; anything it asks of the network or complains about fails the test."""
+    path = write_page(folder, records, "".join(form_of(record) for record in records))
     context = browser.new_context()
     opened = context.new_page()
     problems = collect_problems(opened)
@@ -113,6 +113,20 @@ def page(browser: Browser, tmp_path: Path) -> Iterator[Page]:
     yield opened
     assert problems.all() == []
     context.close()
+
+
+@pytest.fixture
+def page(browser: Browser, tmp_path: Path) -> Iterator[Page]:
+    """A page with the questions made here."""
+    with questions(browser, tmp_path, list(MADE)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def page_of_all(browser: Browser, tmp_path: Path) -> Iterator[Page]:
+    """A page with every question of the book as well."""
+    with questions(browser, tmp_path, [*MADE, *book_records()]) as opened:
+        yield opened
 
 
 # The two judges.
@@ -253,11 +267,11 @@ def progress_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("progress_off")
-def test_the_page_and_the_notebook_give_the_same_verdicts(page: Page) -> None:
+def test_the_page_and_the_notebook_give_the_same_verdicts(page_of_all: Page) -> None:
     rng = random.Random(5)
     records = {record.id: record for record in [*MADE, *book_records()] if export.answerable(record)}
     cases = [(name, given, mine) for name, record in records.items() for given, mine in answers_to(record, rng)]
-    said = page.evaluate("cases => cases.map(([id, answer]) => labsupportJudge.judge(id, answer))",
+    said = page_of_all.evaluate("cases => cases.map(([id, answer]) => labsupportJudge.judge(id, answer))",
                          [[name, given] for name, given, _ in cases])  # fmt: skip
     assert len(cases) >= 2000
     states = set()
@@ -386,13 +400,13 @@ def form(page: Page, name: str) -> Any:
     return page.locator(f'form[data-exercise="{name}"]')
 
 
-def test_every_answerable_question_becomes_a_form_and_the_others_stay_text(page: Page) -> None:
+def test_every_answerable_question_becomes_a_form_and_the_others_stay_text(page_of_all: Page) -> None:
     records = [*MADE, *book_records()]
-    expect(page.locator("form.ls-form")).to_have_count(sum(export.answerable(record) for record in records))
-    expect(page.locator('.ls-verdict[data-state="todo"]')).to_have_count(1)
-    expect(form(page, "made-choice").get_by_role("radio")).to_have_count(3)
-    expect(form(page, "made-choices").get_by_role("checkbox")).to_have_count(3)
-    expect(form(page, "made-bytes").get_by_role("textbox", name="Your answer")).to_have_count(1)
+    expect(page_of_all.locator("form.ls-form")).to_have_count(sum(export.answerable(record) for record in records))
+    expect(page_of_all.locator('.ls-verdict[data-state="todo"]')).to_have_count(1)
+    expect(form(page_of_all, "made-choice").get_by_role("radio")).to_have_count(3)
+    expect(form(page_of_all, "made-choices").get_by_role("checkbox")).to_have_count(3)
+    expect(form(page_of_all, "made-bytes").get_by_role("textbox", name="Your answer")).to_have_count(1)
 
 
 def test_a_choice_is_answered_by_keyboard_alone(page: Page) -> None:
