@@ -65,6 +65,7 @@ def look_at(page: Any, address: str) -> tuple[int, float, float]:
     page.on("response", lambda response: bodies.update({response.url: response.body()}))
     page.goto(address, wait_until="load")
     paint, formulas = page.evaluate(MARKS)
+    page.wait_for_load_state("networkidle")  # what still comes has a weight, too
     weight = 0
     for url, body in bodies.items():
         if not re.search(r"\.(png|svg|jpe?g)($|\?)", url):

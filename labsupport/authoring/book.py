@@ -24,6 +24,8 @@ SOURCES = ("_config.yml", "_toc.yml", "book", "chapters", "exercises", "solution
 #: Code that decides how pages look; the code that the cells run is the notebooks' business.
 RENDERING_CODE = ("labsupport/authoring/book.py", "labsupport/authoring/sphinx_ext.py")
 START_PAGE = "index.html"
+#: Folder of what is known of the sources, which is no part of the pages and stays at a clean build.
+NOTES = "authoring"
 #: What the pages judge answers by, made from the records.
 EXERCISES = Path("book", "_static", "exercises-data.js")
 #: Part of the book -> its pages in order; `*` stands for what is there, by number.
@@ -281,7 +283,9 @@ def render(root: Path, clean: bool = False, show_progress: bool = False) -> bool
     """
     build = root / "_build"
     if clean and build.exists():
-        shutil.rmtree(build)
+        for made in build.iterdir():
+            if made.name != NOTES:
+                shutil.rmtree(made) if made.is_dir() else made.unlink()
     if is_current(root):
         return False
     stamp = build / "fingerprint"
@@ -320,7 +324,7 @@ def start_page(root: Path) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Build the notebooks that are not current, export the exercises, render the pages; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m labsupport.authoring book", description="Render the book.")
-    parser.add_argument("--clean", action="store_true", help="start from an empty build folder")
+    parser.add_argument("--clean", action="store_true", help="render every page anew")
     parser.add_argument("--pages-only", action="store_true", help="render the notebooks as they are")
     parser.add_argument("--toc", action="store_true", help="write _toc.yml for the pages that exist, build nothing")
     options = parser.parse_args(argv)

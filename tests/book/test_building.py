@@ -64,6 +64,18 @@ def test_what_a_tool_leaves_in_a_hidden_folder_is_no_page(small: Path) -> None:
     assert not list((small / "_build" / "html").rglob("README*"))
 
 
+def test_a_clean_build_renders_anew_and_keeps_what_is_known_of_the_sources(small: Path) -> None:
+    assert book.render(small)
+    left_over, note = small / "_build" / "html" / "gone.html", small / "_build" / "authoring" / "note.json"
+    note.parent.mkdir()
+    for path in (left_over, note):
+        path.write_text("{}", encoding="utf-8")
+    assert book.render(small, clean=True)
+    assert note.exists()
+    assert not left_over.exists()
+    assert (small / "_build" / "html" / "book" / "intro.html").exists()
+
+
 def test_a_new_glossary_file_reaches_the_glossary(small: Path) -> None:
     assert book.render(small)
     (small / "book" / "glossary" / "02-b.md").write_text("middle\n: Between.\n", encoding="utf-8")
