@@ -440,11 +440,12 @@ def flash_in_steps() -> Explorable:
     return explore(
         draw,
         alt=alt,
-        caption="One block of 32 threads, 8 queries and 10 keys in tiles of 4, as the simulator recorded it: r is "
-        "read, w is written, by the chosen thread in capitals; V is read where K is. Below, a row for each query, what "
-        "the registers hold: weights $p$ of the tile, $m$, the factor $e^{m - m'}$ (`old`), $\\ell$ and $A$.",
+        caption="One block of 32 threads, 8 queries and 10 keys in tiles of 4, from one barrier to the next, as the "
+        "simulator recorded it: r is read, w is written, in capitals and red by the chosen thread; V is read where K "
+        "is. Below, a row for each query, what the registers hold: weights $p$ of the tile, $m$ (low: its start), the "
+        "factor $e^{m - m'}$ (`old`), $\\ell$ and $A$.",
         start={"phase": 2, "thread": "(2, 1)", "mask": "none"},
-        labels={"phase": "phase, barrier by barrier", "thread": "thread (x, y)", "mask": "mask"},
+        labels={"phase": "phase", "thread": "thread (x, y)", "mask": "mask"},
         phase=list(range(1, last + 1)),
         thread=list(threads),
         mask=list(watched),
