@@ -115,7 +115,7 @@ FLASH_CAUSAL_TILES = Number(
     "mask tiles that are masked whole are skipped. How many tiles do all blocks load together?",
     hints=(
         "Block $b$, counted from 0, reads keys up to its own last query. How many tiles is that?",
-        "Add up $1 + 2 + 3 + \\dots$",
+        "How many blocks of queries are there? The last of them loads as many tiles as there are tiles of keys.",
     ),
     checklist=(18,),
     expected=tiles(_LONG, _LONG, _SIDE, _SIDE, True),

@@ -311,7 +311,8 @@ RMS_KERNEL = Several(
     ),
     hints=(
         "LayerNorm needs the mean before it can add up the squares. What does RMSNorm need first?",
-        "One sum over a block: five shuffles in each warp, then one barrier. Is anything of x or y spared?",
+        "What does one sum over the block cost: which steps in each warp, and what where the warps meet? Then ask of x "
+        "and y which loads or stores could fall away.",
     ),
     checklist=(7,),
     parts={
