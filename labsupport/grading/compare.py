@@ -202,8 +202,12 @@ def _formats(value: Any) -> list[str]:
     return []
 
 
-def compare(result: Tree, form: Tree, truth: Tree, rules: Rules, where: str = "") -> None:
-    """Raise ``Finding`` at the first difference. ``form`` rules shape and dtype, ``truth`` the values."""
+def compare(result: Tree, form: Tree, truth: Tree, rules: Rules, where: str = "", due: Tree | None = None) -> None:
+    """Raise ``Finding`` at the first difference. ``form`` rules shape and dtype, ``truth`` the values.
+
+    ``due`` is the whole truth, where ``truth`` is a part of it: what another part holds is not to be shown either.
+    """
+    due = truth if due is None else due
     if isinstance(form, tuple):
         if not isinstance(result, tuple):
             raise Finding(f"you returned one value, where a tuple of {len(form)} is due.")
@@ -211,7 +215,7 @@ def compare(result: Tree, form: Tree, truth: Tree, rules: Rules, where: str = ""
             raise Finding(f"you returned {len(result)} values, where {len(form)} are due.")
         assert isinstance(truth, tuple)
         for place, parts in enumerate(zip(result, form, truth, strict=True), start=1):
-            compare(*parts, rules, f"{where}result {place}: ")
+            compare(*parts, rules, f"{where}result {place}: ", due)
     elif isinstance(form, dict):
         if not isinstance(result, dict):
             raise Finding("you returned something else, where a dict is due.")
@@ -219,22 +223,22 @@ def compare(result: Tree, form: Tree, truth: Tree, rules: Rules, where: str = ""
             raise Finding(f"{where}the keys of the dict you returned are not the ones due.")
         assert isinstance(truth, dict)
         for key in form:
-            compare(result[key], form[key], truth[key], rules, f"{where}{key}: ")
+            compare(result[key], form[key], truth[key], rules, f"{where}{key}: ", due)
     else:
         if not isinstance(result, Leaf):
             raise Finding(f"{where}you returned several values, where {_due(form)} is due.")
         assert isinstance(truth, Leaf)
-        _compare_leaf(result, form, truth, rules, where)
+        _compare_leaf(result, form, truth, rules, where, due)
 
 
-def _compare_leaf(result: Leaf, form: Leaf, truth: Leaf, rules: Rules, where: str) -> None:
+def _compare_leaf(result: Leaf, form: Leaf, truth: Leaf, rules: Rules, where: str, due: Tree) -> None:
     if result.values.shape != form.values.shape:
         raise Finding(f"{where}the shape {result.values.shape} is not the one due.{_shape_help(result, form)}")
     _compare_dtype(result, form, rules, where)
     if form.kind in "bi":
         wrong = result.values != truth.values
         if wrong.any():
-            raise Finding(where + _wrong_places(result, truth, wrong), of_values=True)
+            raise Finding(where + _wrong_places(result, due, wrong), of_values=True)
         return
     _compare_finite(result, truth, where)
     eps_of = coarsest([*rules.input_formats(), *([result.format] if result.format else [])])
@@ -246,7 +250,7 @@ def _compare_leaf(result: Leaf, form: Leaf, truth: Leaf, rules: Rules, where: st
         error = np.abs(result.values.astype(wide) - reference.astype(wide))
     wrong = finite & ~(error <= allowed)
     if wrong.any():
-        raise Finding(where + _wrong_places(result, truth, wrong), of_values=True)
+        raise Finding(where + _wrong_places(result, due, wrong), of_values=True)
 
 
 def _shape_help(result: Leaf, form: Leaf) -> str:
@@ -294,9 +298,9 @@ def _at(wrong: np.ndarray) -> str:
     return f" at index {index[0] if len(index) == 1 else index}"
 
 
-def _wrong_places(result: Leaf, truth: Leaf, wrong: np.ndarray) -> str:
+def _wrong_places(result: Leaf, due: Tree, wrong: np.ndarray) -> str:
     first = result.values[wrong][0].item()
-    came = "" if _written_in(truth.values, first) else f"{_digits(first)} came back"
+    came = "" if _written_in(due, first) else f"{_digits(first)} came back"
     count, size = int(wrong.sum()), wrong.size
     if size == 1:
         return f"the value is wrong{': ' if came else ''}{came}."
@@ -304,20 +308,29 @@ def _wrong_places(result: Leaf, truth: Leaf, wrong: np.ndarray) -> str:
     return f"{places} wrong{f', the first{_at(wrong)}' if wrong.shape else ''}{': ' if came else ''}{came}."
 
 
-def _written_in(truth: np.ndarray, value: Any) -> bool:
+def _written_in(due: Tree, value: Any) -> bool:
     """Whether an element of the truth is written with the same digits: then they must not be shown."""
-    elements = truth.ravel()
-    if not isinstance(value, float):
-        return value in set(elements[elements == value].tolist())
+    if isinstance(due, dict):
+        return any(_written_in(part, value) for part in due.values())
+    if isinstance(due, tuple):
+        return any(_written_in(part, value) for part in due)
+    elements = due.values.ravel()
+    if type(value) in (bool, int) and due.kind in "bi":
+        return bool((elements == value).any())
+    elements = elements.astype(np.result_type(elements, np.float64))
     with np.errstate(all="ignore"):
-        alike = np.abs(elements - value) <= 1e-3 * abs(value) if np.isfinite(value) else ~np.isfinite(elements)
-    shown = _digits(value)
-    return any(_digits(float(element)) == shown for element in elements[alike])
+        near = 1e-3 * abs(value)  # numbers with the same four digits are closer
+        alike = np.abs(elements - value) <= near if np.isfinite(value) else ~np.isfinite(elements)
+    return any(_four(element) == _four(value) for element in elements[alike].tolist())
 
 
 def _digits(value: Any) -> str:
-    """Write a number with four digits: enough to recognise one's own, too few to copy another's."""
-    return f"{value:.4g}" if type(value) is float else str(value)
+    """Write a whole number in full and any other with four digits: enough to know it again, too few to copy."""
+    return str(value) if type(value) in (bool, int) else _four(value)
+
+
+def _four(value: Any) -> str:
+    return f"{value + 0:.4g}"  # a negative zero is written like any other
 
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")

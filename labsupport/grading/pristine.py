@@ -71,9 +71,9 @@ _known: set[str] = set()
 
 def hold() -> None:
     """Hold the book's own modules as well, as they are now: those loaded since the last time."""
-    for name in sys.modules.keys() - _known:
-        module = sys.modules[name]
-        if not _is_own(name):
+    for name in sys.modules.keys() - _known:  # an answer may put anything there, under any key
+        module = sys.modules.get(name)
+        if not isinstance(name, str) or not _is_own(name):
             _known.add(name)
         elif type(module) is types.ModuleType:
             _known.add(name)

@@ -238,3 +238,8 @@ def calls_a_plain_function(x):
 def counts_for_ever(x):
     for k in range(10**12):
         x[0] = k
+
+
+def sized_by_an_argument(x):
+    s = cuda.local.array(SIZE, float32)  # noqa: F821
+    s[0] = x[cuda.threadIdx.x]

@@ -245,7 +245,8 @@ def test_the_truth_of_the_exercise_is_the_tiled_algorithm_too():
 
 def test_an_uninitialised_tail_is_found():
     wrong = next(m for m in RECORD.mistakes if m.name == "tail-not-zeroed").answer
-    case = RECORD.cases(np.random.default_rng(0))[0]
+    cases = RECORD.cases(np.random.default_rng(0))
+    case = next(case for case in cases if case.arguments["K"].shape[1] < WIDE)  # no tile is full
     with pytest.raises(UninitializedError):
         launch(
             wrong,
@@ -253,3 +254,36 @@ def test_an_uninitialised_tail_is_found():
             case.block,
             *(np.copy(v) if isinstance(v, np.ndarray) else v for v in case.arguments.values()),
         )
+
+
+@pytest.mark.parametrize(
+    ("mistake", "edit"),
+    [
+        ("loop-cut-without-a-mask", (" if causal else keys", "")),
+        ("loop-cut-too-early", ("(cuda.blockIdx.x + 1) * 8 + ahead)", "(cuda.blockIdx.x + 1) * 8)")),
+        ("divided-by-the-heads-of-keys", ("h // (Q.shape[0] // K.shape[0])", "h // K.shape[0]")),
+        (None, ("h // (Q.shape[0] // K.shape[0])", "h // 2")),
+        ("maximum-from-zero", ("m, l, A = LOWEST", "m, l, A = float32(-100)")),
+    ],
+)
+def test_a_kernel_that_is_right_at_some_sizes_alone_fails(mistake, edit):
+    verdict = judge(RECORD, edited(kernels.flash_heads, edit), 0)
+    assert (verdict.state, verdict.mistake) == ("fail", mistake)
+
+
+TWO_TILES = (
+    "    sK = cuda.shared.array((8, 9), float32)\n    sV = cuda.shared.array((8, 8), float32)\n",
+    "    K0, K1 = cuda.shared.array((8, 9), float32), cuda.shared.array((8, 9), float32)\n"
+    "    V0, V1 = cuda.shared.array((8, 8), float32), cuda.shared.array((8, 8), float32)\n",
+)
+IN_TURN = (
+    "        sK[y, x] =",
+    "        sK = K0 if j0 // 8 % 2 == 0 else K1\n        sV = V0 if j0 // 8 % 2 == 0 else V1\n        sK[y, x] =",
+)
+
+
+def test_two_tiles_in_turn_need_one_barrier_a_tile():
+    in_turn = edited(kernels.flash_heads, TWO_TILES, IN_TURN, ("        cuda.syncthreads()\n    if i", "    if i"))
+    assert judge(RECORD, in_turn, 0).state == "pass"
+    no_barrier = edited(in_turn, ("        cuda.syncthreads()\n        s, j", "        s, j"))
+    assert judge(RECORD, no_barrier, 0).mistake == "first-barrier-missing"

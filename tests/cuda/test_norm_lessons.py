@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from labsupport.cuda.kernels import lessons
+from labsupport.cuda.kernels.lessons import edited
 from labsupport.cuda.simt import DataRaceError, launch
+from labsupport.exercises import get
+from labsupport.exercises.optimization import kernels
+from labsupport.grading.judge import judge
 from labsupport.ops.normalization import layer_norm, rms_norm
 
 EPS = np.float32(1e-5)
@@ -96,3 +100,22 @@ def test_each_barrier_is_needed(before, barriers):
     with pytest.raises(DataRaceError) as found:
         worst(broken, *inputs(200))
     assert (found.value.space, found.value.barriers, found.value.kinds) == ("shared", barriers, ("load", "store"))
+
+
+@pytest.mark.parametrize("kernel", [lessons.layer_norm, kernels.by_one_scratch])
+def test_a_square_written_as_a_power_stays_float32(kernel):
+    whole = "own[k] * own[k]" if kernel is lessons.layer_norm else "(own[k] - mean) * (own[k] - mean)"
+    squared = edited(kernel, (whole, f"({whole.split(' * ')[0]}) ** 2"))
+    assert judge(get("kernel-layer-norm"), squared, 0).state == "pass"
+
+
+def test_the_result_is_no_place_to_keep_the_row():
+    stored = edited(
+        lessons.layer_norm,
+        ("        own[k] = x[row, j] if j < width else float32(0.0)\n        total += own[k]\n",
+         "        if j < width:\n            y[row, j] = x[row, j]\n            total += y[row, j]\n"),
+        ("own[k] -= mean\n            total += own[k] * own[k]", "total += (y[row, t + k * 64] - mean) ** 2"),
+        ("own[k] * r", "(y[row, j] - mean) * r"),
+    )  # fmt: skip
+    verdict = judge(get("kernel-layer-norm"), stored, 0)
+    assert (verdict.state, verdict.mistake) == ("fail", "result-as-storage")

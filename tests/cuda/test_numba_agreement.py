@@ -143,7 +143,7 @@ def returns(x, y):
     return 0  # the expression
 
 
-EXPRESSIONS = ["x * y", "x + y", "x - y", "x / y", "x // y", "x % y", "min(x, y)", "max(x, y)"]
+EXPRESSIONS = ["x * y", "x + y", "x - y", "x / y", "x // y", "x % y", "min(x, y)", "max(x, y)", "x ** y"]
 NAMES = ["float16", "float32", "float64", "int32", "int64"]
 PAIRS = [(a, b) for a in NAMES for b in NAMES]
 #: With one operand alone: literals of either kind, casts and the functions of math.
@@ -151,6 +151,7 @@ ALONE = [
     "2 * x", "x + 1", "1 - x", "x / 2", "x // 2", "x % 2", "x * 0.5", "x * float32(0.5)", "-x", "max(0, x)",
     "max(float32(0.0), x)", "min(x, 1.0)", "float(x)", "int(x)", "math.exp(x)", "math.sqrt(x)", "math.log(x)",
     "math.floor(x)", "math.pow(x, x)", "math.tanh(x)", "abs(x)", "(x + x) * x", "2 * 3 * x", "x * (1 + 2)",
+    "x ** 2", "(x - 1) ** 2", "2 ** x", "x ** 0.5",
 ]  # fmt: skip
 
 

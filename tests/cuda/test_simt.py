@@ -5,6 +5,7 @@ import pytest
 from numpy import float32
 
 from labsupport.cuda import simt
+from labsupport.cuda.kernels.lessons import edited
 from labsupport.cuda.simt import launch
 from tests.cuda import kernels_right as right
 from tests.cuda import kernels_wrong as wrong
@@ -360,3 +361,41 @@ def test_shared_arrays_of_float64_are_named():
         s[0] = x[0]
 
     assert launch(wide, 1, 1, np.zeros(1, np.float32)).float64_arrays == ("shared0",)
+
+
+@pytest.mark.parametrize(
+    ("size", "error", "message"),
+    [
+        ("-1", simt.LaunchError, "whole numbers, 0 or more"),
+        ("8.0", simt.LaunchError, "whole numbers, 0 or more"),
+        ("()", simt.LaunchError, "whole numbers, 0 or more"),
+        ("10**9", simt.LaunchError, "4000000000 B in every thread"),
+        ("shape=len(x)", simt.UnsupportedError, "not known when the kernel is compiled"),
+        ("0", simt.OutOfBoundsError, "whose shape is (0,)"),
+    ],
+)
+def test_a_size_that_no_array_has_is_named_before_memory_is_asked_for(size, error, message):
+    kernel = edited(wrong.sized_by_an_argument, ("SIZE, ", f"{size}, dtype="))
+    with pytest.raises(error) as caught:
+        launch(kernel, 1, 32, np.zeros(32, np.float32))
+    assert message in str(caught.value)
+
+
+def test_an_array_has_a_name_before_it_has_an_index():
+    for place in ("(a, b)[0][t]", "(a if t < 16 else b)[t]"):
+        kernel = edited(right.arrays_in_turn, ("c[t] = x[t]", f"{place} = x[t]"))
+        with pytest.raises(simt.UnsupportedError, match="a name of its own"):
+            launch(kernel, 1, 32, floats(32))
+    with pytest.raises(simt.UnsupportedError, match="0 indices"):
+        launch(edited(right.arrays_in_turn, ("= x[t]", "= x[()]")), 1, 32, floats(32))
+
+
+def test_two_arrays_under_one_name_in_turn_are_both_watched():
+    x = floats(32)
+    expected = 2 * x
+    report = launch(right.arrays_in_turn, 1, 32, x)
+    np.testing.assert_array_equal(x, expected)
+    assert report.total("accesses", "shared", "store") == 3 * 32
+    shared_place = edited(right.arrays_in_turn, ("c[t] = x[t]", "c[0] = x[t]"))
+    with pytest.raises(simt.DataRaceError):
+        launch(shared_place, 1, 32, floats(32))

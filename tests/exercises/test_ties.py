@@ -80,3 +80,24 @@ def test_a_case_holds_more_ties_than_an_unstable_sort_keeps_in_order(exercise: s
         values = [np.concatenate(x) if isinstance(x, list) else x for x in inputs]
         many = [x for x in values if np.unique(x, return_counts=True)[1].max() > 16]
         assert any(not np.array_equal(np.argsort(-x), down(x)) for x in many)
+
+
+def near_enough(p: np.ndarray, threshold: float) -> np.ndarray:
+    return nucleus(down)(p, threshold - 1e-6)
+
+
+def everything_at_one(p: np.ndarray, threshold: float) -> np.ndarray:
+    return np.ones(p.shape, bool) if threshold >= 1 else nucleus(down)(p, threshold)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (near_enough, "the tokens you keep sum to less than the threshold."),
+        (everything_at_one, "you keep more tokens than the threshold needs."),
+    ],
+)
+def test_the_edges_of_the_threshold_are_exact(answer: Any, told: str) -> None:
+    verdict = judge(exercises.get("top-p"), answer, 0)
+    assert verdict.state == "fail"
+    assert verdict.message.startswith(told)

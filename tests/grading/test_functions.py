@@ -422,3 +422,29 @@ def test_a_dict_of_another_class_is_read_as_a_dict():
 def test_a_wide_tolerance_is_told_as_a_relative_error():
     assert Tolerance(c=2.0**20).words(["float64"], 1) == "a relative error of 2e-10 (float64)"
     assert Tolerance(c=1).words(["float32"], 1) == "1 unit in the last place of float32"
+
+
+@pytest.mark.parametrize(
+    ("truth", "wrong"),
+    [
+        (3.0001, 3),
+        (1234.4, np.int64(1234)),
+        (np.array([1 / 3, 2.0]), np.array([(1 + 1e-6) / 3, 2.0], np.longdouble)),
+        (np.array([1 / 3, 2.0 + 0j]), np.array([(1 + 1e-6) / 3, 2.0 + 0j])),
+        (np.array([0.0, 1.0]), np.array([0.0, -0.0])),
+        ((1.5, 2.5), (2.5, 1.5)),
+        ({"m": 1.5, "v": 2.5}, {"m": 2.5, "v": 1.5}),
+        ((1.5, (7, 8)), (7, (8, 7))),
+    ],
+)
+def test_a_wrong_value_that_any_part_of_the_truth_holds_is_not_shown(truth, wrong):
+    verdict = judge(record(lambda x: truth, (X,)), lambda x: wrong)
+    assert verdict.state == "fail"
+    assert "wrong" in verdict.message
+    assert "came back" not in verdict.message
+
+
+def test_a_whole_number_or_a_long_double_that_is_not_the_truth_is_shown():
+    assert ": 12345 came back." in judge(record(lambda x: 12360.5, (X,)), lambda x: 12345).message
+    longer = judge(record(lambda x: np.ones(1), (X,)), lambda x: np.full(1, 1 / 3, np.longdouble))
+    assert ": 0.3333 came back." in longer.message

@@ -509,3 +509,15 @@ def test_an_endless_loop_after_an_import_is_stopped(ask, tmp_path, monkeypatch):
         endless_under_bare_except(x)
 
     assert "did not end within" in ask(imports).message
+
+
+def test_an_answer_may_put_anything_into_the_table_of_modules(ask):
+    def writes(x):
+        sys.modules[0] = sys.modules["labsupport.ops.nothing"] = None
+        return right(x)
+
+    try:
+        assert ask(writes).state == "pass"
+    finally:
+        sys.modules.pop(0, None)
+        sys.modules.pop("labsupport.ops.nothing", None)

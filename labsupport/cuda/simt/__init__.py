@@ -249,6 +249,11 @@ def _meeting(operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return mixed
 
 
+def _power(a: Any, b: Any) -> Any:
+    """A power as compiled code computes it: a float to an integer power stays what it is."""
+    return np.float64(a) ** b if a.__class__ is int and isinstance(b, np.floating) else a**b
+
+
 def _choosing(choose: Callable[..., Any]) -> Callable[..., Any]:
     """``max`` or ``min``, with the same rule."""
 
@@ -289,9 +294,9 @@ class _Local:
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
-    sizes = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-    if not all(isinstance(n, int | np.integer) and n >= 0 for n in sizes):
-        raise LaunchError(f"the shape {shape!r} of a shared or local array is not made of whole numbers")
+    sizes = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    if not sizes or not all(isinstance(n, int | np.integer) and n >= 0 for n in sizes):
+        raise LaunchError(f"the shape {shape!r} of a shared or local array is not made of whole numbers, 0 or more")
     return tuple(int(n) for n in sizes)
 
 
@@ -476,7 +481,7 @@ _RUNTIME = {
     "__simt_add": _meeting(operator.add),
     "__simt_sub": _meeting(operator.sub),
     "__simt_mul": _meeting(operator.mul),
-    "__simt_pow": _meeting(operator.pow),
+    "__simt_pow": _power,
     "__simt_floordiv": _meeting(operator.floordiv),
     "__simt_mod": _meeting(operator.mod),
     "float": lambda x: x if isinstance(x, np.floating) else np.float64(x),

@@ -43,6 +43,7 @@ from labsupport.cuda.simt.transform import SITES
 # Compute Capability"); 48 KiB is what a kernel gets without asking for more.
 MAX_THREADS, MAX_BLOCK_DIM, MAX_GRID_DIM = 1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535)
 MAX_SHARED_BYTES = 48 * 1024
+MAX_LOCAL_BYTES = 512 * 1024
 #: Turns of one while loop in one thread after which it counts as endless.
 MAX_TURNS = 200_000
 #: The same for all for loops of one thread together.
@@ -636,6 +637,12 @@ class Machine:
 
     def local_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """A private array of the running thread."""
+        size = math.prod(shape) * dtype.itemsize
+        if size > MAX_LOCAL_BYTES:
+            raise LaunchError(
+                f"a local array takes {size} B in every thread; the limit is {MAX_LOCAL_BYTES} B (512 KiB). Keep "
+                "few elements, as fit into registers", None, self.current.index.triple, self.block_index.triple
+            )  # fmt: skip
         return self._new_array("local", LOCAL, shape, dtype, [None] * math.prod(shape))
 
     def log_atomic(self, array: Array, site: int, offset: int) -> None:

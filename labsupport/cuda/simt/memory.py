@@ -6,6 +6,7 @@ of the array's own dtype. Integers are handed out as Python integers: the compil
 """
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -74,6 +75,23 @@ class Array:
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    def __getitem__(self, index: Any) -> Any:
+        """Called only where the source does not show that a name stands for an array."""
+        line = sys._getframe(1).f_lineno
+        raise UnsupportedError(
+            f"line {line}: give the array a name of its own (a = …) and write a[i]; here it is taken out of another "
+            "expression",
+            line=line,
+        )
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        line = sys._getframe(1).f_lineno
+        raise UnsupportedError(
+            f"line {line}: give the array a name of its own (a = …) and write a[i] = v; here it is taken out of "
+            "another expression",
+            line=line,
+        )
 
     def ld(self, site: int, *index: Any) -> Any:
         """Element at the index."""

@@ -268,9 +268,11 @@ class _Rewriter(ast.NodeTransformer):
     def _hold_sizes_constant(self, node: ast.Call) -> None:
         """A compiler lays shared and local arrays out: their sizes are numbers, or names from outside the kernel."""
         function = node.func
-        if not (isinstance(function, ast.Attribute) and function.attr == "array" and node.args):
+        if not (isinstance(function, ast.Attribute) and function.attr == "array"):
             return
-        shape = node.args[0]
+        shape = next((k.value for k in node.keywords if k.arg == "shape"), node.args[0] if node.args else None)
+        if shape is None:
+            return
         for size in shape.elts if isinstance(shape, ast.Tuple | ast.List) else [shape]:
             names = [part.id for part in ast.walk(size) if isinstance(part, ast.Name)]
             if not names or (isinstance(size, ast.Name) and size.id not in self.parameters):
@@ -287,7 +289,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def _call(self, node: ast.Subscript, method: str, arguments: list[ast.expr]) -> ast.Call:
         indices = len(arguments) - (1 if method == "ld" else 2)
-        method += str(indices) if indices <= 2 else ""
+        method += str(indices) if indices in (1, 2) else ""
         function = ast.Attribute(ast.Name(self._name(node.value), ast.Load()), method, ast.Load())
         return ast.copy_location(ast.Call(function, arguments, []), node)
 
@@ -356,7 +358,6 @@ class _Rewriter(ast.NodeTransformer):
         node.body.insert(0, ast.copy_location(tick, node))
         return node
 
-
     def visit_For(self, node: ast.For) -> ast.AST:
         self.generic_visit(node)
         call = ast.Call(ast.Name("__simt_loop", ast.Load()), [ast.Constant(node.lineno), node.iter], [])
@@ -369,7 +370,10 @@ def _assign(name: str, value: ast.expr, node: ast.AST) -> ast.stmt:
 
 
 def _array_names(definition: ast.FunctionDef) -> set[str]:
-    """Names that hold arrays: parameters, results of ``….array(…)``, and other names for these."""
+    """Names that hold arrays: parameters, results of ``….array(…)``, and other names for these.
+
+    Two arrays in turn have a name as well: ``a if k % 2 == 0 else b``, and ``for a in (b, c)``.
+    """
     names = {argument.arg for argument in definition.args.args}
     assignments = [
         pair
@@ -378,15 +382,25 @@ def _array_names(definition: ast.FunctionDef) -> set[str]:
         for target in node.targets
         for pair in _bindings(target, node.value)
     ]
+    for node in ast.walk(definition):
+        if isinstance(node, ast.For) and isinstance(node.iter, ast.Tuple | ast.List):
+            assignments += [pair for element in node.iter.elts for pair in _bindings(node.target, element)]
     grown = True
     while grown:
         grown = False
         for name, value in assignments:
-            made = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "array"
-            if name not in names and (made or (isinstance(value, ast.Name) and value.id in names)):
+            if name not in names and _makes_array(value, names):
                 names.add(name)
                 grown = True
     return names
+
+
+def _makes_array(value: ast.expr, names: set[str]) -> bool:
+    if isinstance(value, ast.IfExp):
+        return _makes_array(value.body, names) or _makes_array(value.orelse, names)
+    if isinstance(value, ast.Name):
+        return value.id in names
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "array"
 
 
 def _bindings(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:

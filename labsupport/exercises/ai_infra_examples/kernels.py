@@ -230,11 +230,12 @@ WEIGHTS_IN_SHARED = edited(
 def _cases(rng: np.random.Generator) -> list[KernelCase]:
     """Launches of a few tiles: scores that rise, a tail, every kind of causal mask, rows without a key, heads."""
     sizes = (
-        ("one tile, not full", 1, 1, 8, 5, False),
+        ("two blocks of queries, a last tile of one key", 1, 1, 11, 9, False),
         ("scores of some hundreds, rising and falling", 1, 1, 3, 12, False),
         ("causal", 1, 1, 10, 10, True),
         ("causal, more queries than keys", 1, 1, 17, 3, True),
-        ("causal, four query heads on two heads of keys", 4, 2, 2, 5, True),
+        ("causal, fewer queries than keys, one head of keys for all", 3, 1, 3, 12, True),
+        ("causal, six query heads on three heads of keys", 6, 3, 2, 5, True),
     )
     cases = []
     for label, N_h, N_kv, S_q, S_k, causal in sizes:
@@ -242,7 +243,7 @@ def _cases(rng: np.random.Generator) -> list[KernelCase]:
         K, V = rng.normal(size=(2, N_kv, S_k, WIDE))
         if "hundreds" in label:  # the last query's scores fall, and all lie far below 0
             Q = (0.5 + np.abs(Q)) * np.array([1, 1, -1])[:, None]
-            K = (0.5 + np.abs(K)) * np.linspace(50, 100, S_k)[:, None]
+            K = (0.5 + np.abs(K)) * np.linspace(100, 150, S_k)[:, None]
         arrays = {name: a.astype(np.float32) for name, a in (("Q", Q), ("K", K), ("V", V), ("O", O))}
         q, k, v = (arrays[name].astype(np.float64) for name in "QKV")
         k, v = k.repeat(N_h // N_kv, axis=0), v.repeat(N_h // N_kv, axis=0)
@@ -313,8 +314,8 @@ KERNEL_FLASH_BLOCK = Kernel(
     "$\\sqrt 8$ and may reach some hundreds. `causal` is 0 or 1; where it is 1, query i reads the keys "
     "$j \\le i + S_k - S_q$, and a query that may read none gives 0. The launch has $\\lceil S_q/8 \\rceil \\times "
     "N_h$ blocks of (8, 8) threads, x first. A block loads its queries once, and once each tile of 8 keys and values "
-    "that holds a key one of its queries may read; at most three barriers a tile and two besides. Float32 throughout, "
-    "coalesced, a row of 8 or more by each request.",
+    "that holds a key one of its queries may read; at most three barriers a tile and two besides; "
+    "`O` is written once and not read. Float32 throughout, coalesced, a row of 8 or more by each request.",
     hints=(
         "Begin with the kernel of section 10.4.1. The head is `cuda.blockIdx.y`; what changes is the place of every "
         "access to global memory, and the shapes.",
@@ -331,6 +332,8 @@ KERNEL_FLASH_BLOCK = Kernel(
         total("loads-Q", "load", "Q", lambda case: case.arguments["Q"].size),
         total("loads-K", "load", "K", _elements),
         total("loads-V", "load", "V", _elements),
+        total("loads-O", "load", "O", lambda case: 0),
+        total("stores-O", "store", "O", lambda case: case.arguments["O"].size),
         BARRIERS,
         SHARED_WORK,
     ),
@@ -436,6 +439,19 @@ KERNEL_FLASH_BLOCK = Kernel(
             section="10.2",
         ),
         _mistake(
+            "loop-cut-without-a-mask",
+            "The loop ends after the block's last query in any case. Without a mask every query reads all keys.",
+            (" if causal else keys", ""),
+            section="10.2",
+        ),
+        _mistake(
+            "loop-cut-too-early",
+            "The loop ends at the number of the block's last query. With more keys than queries it reads further: up "
+            "to key $i + S_k - S_q$.",
+            ("(cuda.blockIdx.x + 1) * 8 + ahead)", "(cuda.blockIdx.x + 1) * 8 + min(ahead, 0))"),
+            section="10.2",
+        ),
+        _mistake(
             "mask-ignored",
             "`causal` changes nothing in your kernel: queries read the future.",
             (" if causal else keys", " if causal and keys < 0 else keys"),
@@ -479,6 +495,13 @@ KERNEL_FLASH_BLOCK = Kernel(
             ),
         ),
         _mistake(
+            "divided-by-the-heads-of-keys",
+            "You divided the head's number by the number of heads of keys. Divide it by the number of query heads that "
+            "share one, N_h / N_kv.",
+            ("h // (Q.shape[0] // K.shape[0])", "h // K.shape[0]"),
+            section="10.7",
+        ),
+        _mistake(
             "heads-dealt-out-in-turn",
             "Neighbouring query heads share a head of keys: the first N_h / N_kv of them read head 0. Yours are dealt "
             "out in turn.",
@@ -511,6 +534,24 @@ KERNEL_FLASH_BLOCK = Kernel(
             "Tiles that lie wholly in the future of a block are loaded and masked. End the loop after the last key "
             "that one of the block's queries may read.",
             ("min(keys, (cuda.blockIdx.x + 1) * 8 + ahead) if causal else keys", "keys"),
+        ),
+        _mistake(
+            "accumulator-in-memory",
+            "The accumulator lives in `O`, which is read and written again for each key: that is the traffic flash "
+            "attention is there to avoid. Keep it in a register and write `O` once.",
+            (
+                "    m, l, A = LOWEST, float32(0.0), float32(0.0)\n",
+                "    m, l = LOWEST, float32(0.0)\n    if i < queries:\n        O[h, i, x] = float32(0.0)\n",
+            ),
+            (
+                "m, l, A = new, l * old, A * old\n",
+                "m, l = new, l * old\n        if i < queries:\n            O[h, i, x] *= old\n",
+            ),
+            (
+                "            A += w * sV[r, x]\n",
+                "            if i < queries:\n                O[h, i, x] += w * sV[r, x]\n",
+            ),
+            ("O[h, i, x] = A / l if", "O[h, i, x] = O[h, i, x] / l if"),
         ),
         _mistake(
             "uncoalesced",

@@ -184,7 +184,7 @@ KERNEL_LAYER_NORM = Kernel(
     "element of `x` once.",
     contract="`x` and `y`: float32 (R, n), any n from 1 to 256; `gamma` and `beta`: float32 (n,); `eps`: a positive "
     "float32. The launch has R blocks of 64 threads: block r owns row r. Float32 throughout, coalesced, each element "
-    "of `x` loaded at most once. Registers, shared memory and shuffles as you like.",
+    "of `x` loaded at most once; `y` is written once and not read. Registers, shared memory and shuffles as you like.",
     hints=(
         "Thread t owns the columns t, t + 64, t + 128 and t + 192, as far as there are any. Four elements fit into "
         "`cuda.local.array(4, float32)`.",
@@ -202,6 +202,8 @@ KERNEL_LAYER_NORM = Kernel(
         sectors("load", "beta", lambda case: 4),
         sectors("store", "y", along_rows("y")),
         total("passes", "load", "x", lambda case: case.arguments["x"].size),
+        total("read-back", "load", "y", lambda case: 0),
+        total("written-twice", "store", "y", lambda case: case.arguments["y"].size),
         SHARED_WORK,
     ),
     mistakes=(
@@ -315,6 +317,19 @@ KERNEL_LAYER_NORM = Kernel(
             answer=_edited(("own[k] * r", "(x[row, j] - mean) * r")),
             message="The row is loaded again after the first pass. Keep a thread's elements in registers, or the row "
             "in shared memory: the kernel waits for memory and for nothing else.",
+        ),
+        Mistake(
+            name="result-as-storage",
+            answer=_edited(
+                (
+                    "own[k] = x[row, j] if j < width else float32(0.0)\n",
+                    "own[k] = x[row, j] if j < width else float32(0.0)\n"
+                    "        if j < width:\n            y[row, j] = own[k]\n",
+                ),
+                ("own[k] * r", "(y[row, j] - mean) * r"),
+            ),
+            message="The row is kept in `y` and read back from there, which is memory traffic like a second look at "
+            "`x`. Registers or shared memory hold it.",
         ),
         Mistake(
             name="uncoalesced",

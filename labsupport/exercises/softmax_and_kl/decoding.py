@@ -46,7 +46,9 @@ def _top_p_cases(rng: np.random.Generator) -> list[Case]:
         Case(args=(np.array([0.125, 0.5, 0.125, 0.25]), 0.75), label="a sum that meets 0.75 exactly"),
         Case(args=(np.array([0.25, 0.25, 0.25, 0.25]), 0.5), label="four equal probabilities, 0.5"),
         Case(args=(np.array([0.0625, 0.875, 0.0625]), 0.1), label="a threshold below the largest"),
+        Case(args=(np.array([0.125, 0.5, 0.125, 0.25]), 0.75 + 2.0**-30), label="a sum just below the threshold"),
         Case(args=(np.array([0.25, 0.5, 0.25]), 1.0), label="threshold 1"),
+        Case(args=(np.array([0.25, 0.0, 0.75]), 1.0), label="threshold 1, and a probability of 0"),
         Case(args=(np.array([1.0]), 0.5), label="a vocabulary of one"),
     ]
     for V in (6, 50):
