@@ -84,10 +84,10 @@
     });
   }
 
+  /* Not before the page has loaded: looking at widths makes the browser lay out all of it, and the formulas wait. */
   function setUpScrolling() {
     var waiting = 0;
     function later() { clearTimeout(waiting); waiting = setTimeout(markScrolling, 50); }
-    markScrolling();
     window.addEventListener("resize", later);
     document.addEventListener("toggle", later, true);
     window.addEventListener("load", function () {

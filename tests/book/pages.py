@@ -29,10 +29,11 @@ PAGES = pages_of(ROOT / "_toc.yml")
 CHAPTERS = [name for name in PAGES if name.startswith("chapters/")]
 
 FORMULAS_DONE = """async () => {
-  if (document.querySelector("span.math, div.math") === null) return true;
-  for (let i = 0; i < 200 && !(window.MathJax && MathJax.startup && MathJax.startup.promise); i++)
-    await new Promise(resolve => setTimeout(resolve, 25));
-  await MathJax.startup.promise;
+  if (document.querySelector("span.math, div.math") !== null) {
+    for (let i = 0; i < 200 && !(window.MathJax && MathJax.startup && MathJax.startup.promise); i++)
+      await new Promise(resolve => setTimeout(resolve, 25));
+    await MathJax.startup.promise;
+  }
   await new Promise(resolve => setTimeout(resolve, 120));  // book.js marks what scrolls a moment later
   return true;
 }"""
