@@ -88,7 +88,10 @@ def look_at(page: Any, address: str, weigh: bool) -> tuple[int, float, float]:
 
 
 def page_figures() -> list[tuple[str, float, float]]:
-    """(what, value, target) of the pages of the built book, worst page first; each is loaded once to be weighed and REPEATS times for its times."""
+    """(what, value, target) of the pages of the built book, worst page first.
+
+    Each page is loaded once to be weighed and REPEATS times for its times.
+    """
     from labsupport.authoring import book
 
     if not book.is_current(ROOT):
