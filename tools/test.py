@@ -29,11 +29,10 @@ STEPS = (
     ),
 )
 #: One run for units, notebooks and browser. nbval compares every output with what the code gives now; a notebook
-#: stays with one worker, because its cells share a kernel. A third of the time is waiting, for browsers, kernels
-#: and other processes, so two cores have work for three workers.
+#: stays with one worker, because its cells share a kernel.
 PYTEST = [
     *("-m", "pytest", "--nbval", "--nbval-current-env", "--nbval-sanitize-with", "tests/sanitize.cfg"),
-    *("-n", "3", "--dist", "loadfile", "-q", "-rs", "--durations", "15"),
+    *("-n", "2", "--dist", "loadfile", "-q", "-rs", "--durations", "15"),
 ]
 
 

@@ -138,7 +138,8 @@ def collect_problems(page: Page) -> Problems:
             problems.console_errors.append(f"{message.text} ({message.location.get('url', '')})")
 
     def on_failed(request: Request) -> None:
-        if is_local(request.url):
+        # A page that is left breaks off what it was still loading, such as its icon: that is no fault of it.
+        if is_local(request.url) and request.failure != "net::ERR_ABORTED":
             problems.failed_requests.append(f"{request.url} ({request.failure})")
 
     def on_response(response: Any) -> None:
