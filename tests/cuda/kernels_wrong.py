@@ -1,5 +1,7 @@
 """Wrong kernels, one for each fault; kernels_right.py holds the correct neighbour of each."""
 
+import math
+
 from numpy import float32
 
 from labsupport.cuda.simt import cuda
@@ -243,3 +245,13 @@ def counts_for_ever(x):
 def sized_by_an_argument(x):
     s = cuda.local.array(SIZE, float32)  # noqa: F821
     s[0] = x[cuda.threadIdx.x]
+
+
+@cuda.jit
+def takes_a_name_of_numpy(x):
+    x[cuda.grid(1)] = math.maximum(x[0], x[1])
+
+
+@cuda.jit
+def takes_a_name_of_nobody(x):
+    x[cuda.grid(1)] = math.rsqrt(x[0])

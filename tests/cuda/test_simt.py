@@ -399,3 +399,9 @@ def test_two_arrays_under_one_name_in_turn_are_both_watched():
     shared_place = edited(right.arrays_in_turn, ("c[t] = x[t]", "c[0] = x[t]"))
     with pytest.raises(simt.DataRaceError):
         launch(shared_place, 1, 32, floats(32))
+
+
+@pytest.mark.parametrize("kernel", [wrong.takes_a_name_of_numpy, wrong.takes_a_name_of_nobody])
+def test_math_has_the_names_of_python_s_module_alone(kernel):
+    with pytest.raises(simt.UnsupportedError, match=r"math\.\w+ does not exist in a kernel"):
+        launch(kernel, 1, 1, X64.copy())
