@@ -119,7 +119,7 @@ def loads_by_tile(n: int = 1000) -> Figure:
     """Loads of a square product against the tile size, with the line 2n³/T that holds where T divides n."""
     sizes = np.arange(1, n + 1)
     loads = [traffic(n, n, n, int(size)).loads for size in sizes]
-    fig, ax = style.new(6.4, 3.6)
+    fig, ax = style.new(5.2, 3.6)
     ax.loglog(sizes, 2 * n**3 / sizes, label="$2n^3/T$")
     ax.loglog(sizes, loads, label="counted, ragged edges too")
     ax.set_xlabel("tile size $T$")
@@ -138,7 +138,7 @@ def _roofline_axes(device: Device, dtype: str, title: str) -> tuple[Any, Any]:
     """Axes with the two ceilings of a device."""
     peak, ridge = device.peak(dtype), device.ridge(dtype)
     intensity = np.array([0.25, ridge, 8192.0])
-    fig, ax = style.new(6.4, 3.8)
+    fig, ax = style.new(5.2, 3.8)
     ax.loglog(intensity, np.minimum(peak, intensity * device.bandwidth), color="k")
     ax.axvline(ridge, color=style.PALETTE.grey, linestyle=":", linewidth=1.2)
     ax.minorticks_off()
@@ -257,7 +257,7 @@ def padding() -> Explorable:
     sizes = np.arange(1, 521)
 
     def draw(tile: int) -> Any:
-        fig, ax = style.new(6.4, 3.4)
+        fig, ax = style.new(5.2, 3.4)
         ax.plot(sizes, [100 * padding_waste(int(m), int(m), 512, (tile, tile, 32)) for m in sizes])
         ax.set_xlim(0, 520)
         ax.set_ylim(0, 100)
@@ -294,7 +294,7 @@ def _error(K: int, dtype: DTypeLike, tile_k: int, accumulator: DTypeLike | None 
 def error_growth() -> Figure:
     """Error against float64 as K grows, for three orders and accumulators."""
     ks = 2 ** np.arange(5, 14)
-    fig, ax = style.new(6.4, 4.4)
+    fig, ax = style.new(5.2, 5.0)
     for label, dtype, tile_k, accumulator in (
         ("float16, one after another", np.float16, 1, None),
         ("float16, tiles of 64", np.float16, 64, None),
@@ -308,7 +308,7 @@ def error_growth() -> Figure:
     ax.set_ylim(1e-8, 1)
     ax.set_xlabel("length $K$ of the sum")
     ax.set_ylabel("error against float64")
-    ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), fontsize=11, ncols=2)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0))
     return show(
         fig,
         alt="The error grows with K. In float16, added one after another, it reaches about 0.2 at K = 8192; tiles of "

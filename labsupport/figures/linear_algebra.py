@@ -57,7 +57,7 @@ def dot_product() -> Explorable:
     """Two vectors of lengths 2 and 1.5 at a chosen angle, with their dot product and cosine."""
 
     def draw(angle: int) -> Any:
-        fig, ax = style.new(6.4, 3.4)
+        fig, ax = style.new(5.2, 3.0)
         turn = np.deg2rad(angle)
         y = 1.5 * np.array([np.cos(turn), np.sin(turn)])
         for vector, name, colour in (((2, 0), "x", style.PALETTE.blue), (y, "y", style.PALETTE.orange)):
@@ -91,7 +91,7 @@ def _cos(degrees: float) -> float:
 
 def unit_circles() -> Figure:
     """The vectors of norm 1 in the plane, for L1, L2 and L∞."""
-    fig, ax = style.new(6.4, 3.6)
+    fig, ax = style.new(5.2, 3.6)
     angle = np.linspace(0, 2 * np.pi, 121)
     direction = np.stack([np.cos(angle), np.sin(angle)])
     for order, name in ((1, "$L_1$"), (2, "$L_2$"), (np.inf, "$L_\\infty$")):
@@ -162,7 +162,7 @@ def stacked_layers() -> Explorable:
     x = np.linspace(-2, 2, 41)
 
     def draw(depth: int, activation: str) -> Any:
-        fig, ax = style.new(6.4, 3.2)
+        fig, ax = style.new(5.2, 3.2)
         y = run(x, depth, activation)
         y = (y - y.mean()) / max(float(np.abs(y - y.mean()).max()), 1e-9)
         ax.plot(x, y, color=style.PALETTE.blue if activation == "none" else style.PALETTE.orange)
@@ -218,7 +218,7 @@ def solve_against_invert() -> Figure:
     """Residual and error of solving and of inverting Hilbert matrices of growing size."""
     sizes = range(2, 12)
     rows = [hilbert_errors(n) for n in sizes]
-    fig, axes = style.new(6.4, 3.6, 1, 2, sharey=True)
+    fig, axes = style.new(5.2, 3.6, 1, 2, sharey=True)
     for ax, what in zip(axes, ("residual", "error of x"), strict=True):
         for way, mark in (("invert", "s"), ("solve", "o")):
             values = [max(row[f"{what}, {way}"], 1e-17) for row in rows]
@@ -278,7 +278,7 @@ def eigen_directions() -> Explorable:
         return v, np.array([A[0, 0] * v[0] + A[0, 1] * v[1], A[1, 0] * v[0] + A[1, 1] * v[1]])
 
     def draw(angle: int) -> Any:
-        fig, ax = style.new(6.4, 3.8)
+        fig, ax = style.new(5.0, 4.4)
         v, Av = image(angle)
         for vector, name, colour in ((Av, "A v", style.PALETTE.orange), (v, "v", style.PALETTE.blue)):
             ax.annotate("", vector, (0, 0), arrowprops={"arrowstyle": "->", "color": colour, "linewidth": 2.5})
@@ -312,7 +312,7 @@ def growth_or_decay() -> Explorable:
     steps = np.arange(0, 101)
 
     def draw(radius: float) -> Any:
-        fig, ax = style.new(6.4, 3.2)
+        fig, ax = style.new(5.2, 3.4)
         ax.semilogy(steps, radius**steps)
         ax.set_xlim(0, 100)
         ax.set_ylim(1e-6, 1e6)
@@ -408,7 +408,7 @@ def lora_savings() -> Explorable:
         }
 
     def draw(r: int) -> Any:
-        fig, ax = style.new(6.4, 2.8)
+        fig, ax = style.new(5.2, 2.9)
         left = np.zeros(2)
         for name, values in parts(r).items():
             ax.barh(["full", "LoRA"], values, left=left, label=name, alpha=0.6, height=0.55)

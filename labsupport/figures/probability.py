@@ -47,7 +47,7 @@ def distributions() -> Explorable:
         ax.set_ylim(0, 1)
 
     def draw(n: int) -> Any:
-        fig, axes = style.new(6.4, 5.0, 2, 2)
+        fig, axes = style.new(5.2, 5.0, 2, 2)
         bars(axes[0, 0], Bernoulli(0.2), n, np.arange(2))
         bars(axes[0, 1], NEXT_TOKEN, n, np.arange(5))
         curve(axes[1, 0], Uniform(-1, 1), n, -1.5, 1.5)
@@ -77,7 +77,7 @@ def interval() -> Explorable:
         return float(law.cdf(b) - law.cdf(-b))
 
     def draw(b: float) -> Any:
-        fig, ax = style.new(6.4, 3.2)
+        fig, ax = style.new(5.2, 3.4)
         x = np.linspace(-4, 4, 161)
         area = np.linspace(-b, b, 81)
         ax.fill([-b, *area, b], [0.0, *law.pdf(area), 0.0], color=style.PALETTE.blue, alpha=0.4)
@@ -105,7 +105,7 @@ def uncorrelated() -> Figure:
     x = Uniform(-1, 1).sample(rng, 250)
     y = x**2
     shuffled = rng.permutation(y)
-    fig, axes = style.new(6.4, 3.1, 1, 2, sharey=True)
+    fig, axes = style.new(5.2, 3.1, 1, 2, sharey=True)
     for ax, values, name in zip(axes, (y, shuffled), ("$Y = X^2$", "$Y$ shuffled"), strict=True):
         ax.plot(x, values, ".", markersize=4)
         ax.set_title(name)
@@ -188,7 +188,7 @@ def gradient_noise() -> Figure:
     rng = np.random.default_rng(1)
     sizes = 2 ** np.arange(11)
     spread = [batch_spread(gradients, int(B), 2000, rng) for B in sizes]
-    fig, ax = style.new(6.4, 3.4)
+    fig, ax = style.new(5.2, 3.6)
     ax.loglog(sizes, gradients.std() / np.sqrt(sizes), label=r"$\sigma\,B^{-1/2}$")
     ax.loglog(sizes, spread, "o", color=style.PALETTE.orange, label="measured, 2000 batches")
     ax.minorticks_off()
@@ -249,6 +249,14 @@ def covariance_cloud() -> Explorable:
     )
 
 
+def _end(running: np.ndarray) -> str:
+    """What becomes of a running product: the step after which it is 0, or that it does not move any more."""
+    alive = int(np.count_nonzero(running))
+    if alive < running.size:
+        return f"after {alive}"
+    return "never, but it stands still" if running[-1] == running[-2] else "never"
+
+
 def underflow() -> Explorable:
     """The running product of T equal probabilities in three formats, and the running sum of logarithms."""
     formats = (("float16", np.float16), ("float32", np.float32), ("float64", np.float64))
@@ -258,14 +266,15 @@ def underflow() -> Explorable:
 
     def draw(p: float) -> Any:
         T = 400
-        fig, (top, below) = style.new(6.4, 4.8, 2, 1, sharex=True)
+        fig, (top, below) = style.new(5.2, 4.8, 2, 1, sharex=True)
         steps = np.arange(1, T + 1)
         for name, dtype in formats:
             value = products(p, dtype, T).astype(np.float64)
             alive = value > 0
             power = np.log10(value[alive])
             top.plot(steps[alive], power, label=name)
-            top.plot(steps[alive][-1], power[-1], "kx", markersize=7)
+            if not alive.all():
+                top.plot(steps[alive][-1], power[-1], "kx", markersize=7)
         top.set_ylim(-340, 10)
         top.set_ylabel("$\\log_{10}$ of product")
         top.legend(loc="lower left")
@@ -277,8 +286,7 @@ def underflow() -> Explorable:
         return fig
 
     def alt(p: float) -> str:
-        last = {name: int(np.count_nonzero(products(p, dtype, 400))) for name, dtype in formats}
-        ends = ", ".join(f"{name} " + ("never" if k == 400 else f"after {k}") for name, k in last.items())
+        ends = ", ".join(f"{name} {_end(products(p, dtype, 400))}" for name, dtype in formats)
         return (
             f"Each token has probability {p}. Within 400 tokens the product is lost in: {ends}. The log-sum is a line."
         )
@@ -286,7 +294,8 @@ def underflow() -> Explorable:
     return explore(
         draw,
         alt=alt,
-        caption="A cross marks the last product that is not zero in its format. The sum of logarithms goes on.",
+        caption="A cross marks the last product that is not zero in its format. At 0.9 float16 never reaches zero: "
+        "rounding holds it at one number, which is wrong too. The sum of logarithms goes on.",
         start={"p": 0.1},
         labels={"p": "probability of each token"},
         p=[0.9, 0.5, 0.1, 0.02],

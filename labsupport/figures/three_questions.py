@@ -60,7 +60,7 @@ def traffic_by_tokens() -> Explorable:
     def draw(tokens: int, dtype: str) -> Any:
         parts = _parts(tokens, dtype)
         total = sum(parts.values())
-        fig, ax = style.new(6.4, 2.8)
+        fig, ax = style.new(5.2, 3.0)
         left = 0.0
         colours = {"X": style.PALETTE.blue, "W": style.PALETTE.orange, "logits": style.PALETTE.green}
         for name, count in parts.items():
