@@ -7,8 +7,11 @@ ask a reader's object for its ``repr``.
 
 import html
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
+
+from labsupport.grading.formulas import formula_html, formula_text
 
 State = Literal["todo", "pass", "fail", "review", "grader-error"]
 STATES: tuple[State, ...] = get_args(State)
@@ -57,10 +60,10 @@ class Verdict:
 
     def text(self) -> str:
         """Return the verdict as plain text: symbol, exercise and finding, then indented lines."""
-        first, *rest = self.message.split("\n")
+        first, *rest = inline_text(self.message).split("\n")
         lines = [f"{SYMBOLS[self.state]} {self.exercise}: {first}"]
         lines += [f"  {line}" if line else "" for line in rest]
-        lines += [f"  Note: {note}" for note in self.notes]
+        lines += [f"  Note: {inline_text(note)}" for note in self.notes]
         return "\n".join(lines)
 
     def html(self) -> str:
@@ -99,7 +102,7 @@ class Note:
 
     def text(self) -> str:
         """Return the note as plain text."""
-        lines = [f"  {line}" if line else "" for line in self.body.split("\n")]
+        lines = [f"  {line}" if line else "" for line in inline_text(self.body).split("\n")]
         return "\n".join([f"{self.exercise}: {self.title}", *lines])
 
     def html(self) -> str:
@@ -122,6 +125,8 @@ class Note:
 
 _MARKS = r"`([^`\n]+)`|\$\$([^$]+)\$\$|\$([^$\n]+)\$|\*\*([^*\n]+)\*\*"
 _TOKENS = re.compile(_MARKS)
+#: Code of one line or of a fenced block is left alone when formulas become text.
+_TEXT = re.compile(r"```.*?```|" + _MARKS, re.DOTALL)
 #: In a solution, which is prose, *stress* counts too; in a question it might be a product.
 _PROSE = re.compile(_MARKS + r"|(?<![\w*])\*([^*\s](?:[^*\n]*[^*\s])?)\*(?![\w*])")
 
@@ -136,16 +141,35 @@ def inline_html(text: str, prose: bool = False) -> str:
         if code is not None:
             out.append(f"<code>{html.escape(code)}</code>")
         elif strong is not None:
-            out.append(f"<strong>{html.escape(strong)}</strong>")
+            out.append(f"<strong>{inline_html(strong, prose)}</strong>")
         elif display is not None:
-            out.append(f"\\[{html.escape(display)}\\]")
+            out.append(f'<span style="display:block;text-align:center">{_formula(display, formula_html)}</span>')
         elif formula is not None:
-            out.append(f"\\({html.escape(formula)}\\)")
+            out.append(_formula(formula, formula_html))
         else:
-            out.append(f"<em>{html.escape(stress[0])}</em>")
+            out.append(f"<em>{inline_html(stress[0], prose)}</em>")
         end = match.end()
     out.append(html.escape(text[end:]))
     return "".join(out)
+
+
+def inline_text(text: str) -> str:
+    """Turn the $formulas$ of a text into signs that a terminal shows; everything else stays as it is."""
+
+    def plain(match: re.Match[str]) -> str:
+        code, display, formula, *_ = match.groups()
+        tex = display or formula
+        return match.group() if code is not None or tex is None else _formula(tex, formula_text)
+
+    return _TEXT.sub(plain, text)
+
+
+def _formula(tex: str, shown: Callable[[str], str]) -> str:
+    """A formula without TeX; one beyond that is left for MathJax, where there is one."""
+    try:
+        return shown(tex)
+    except ValueError:
+        return f"\\({html.escape(tex)}\\)" if shown is formula_html else f"${tex}$"
 
 
 def _blocks(body: str) -> list[str]:
