@@ -24,7 +24,7 @@
     return text.replace(/[&<>"']/g, function (sign) { return names[sign]; });
   }
 
-  /** Escape a text and turn its `code`, $formula$ and **strong** into HTML. */
+  /** Escape a text and turn its `code`, $formula$ and **strong** into HTML; MathJax sets the formulas. */
   function inlineHtml(text) {
     var tokens = /`([^`\n]+)`|\$\$([^$]+)\$\$|\$([^$\n]+)\$|\*\*([^*\n]+)\*\*/g;
     var out = "", end = 0, match;
@@ -33,7 +33,7 @@
       if (match[1] !== undefined) { out += "<code>" + escapeHtml(match[1]) + "</code>"; }
       else if (match[2] !== undefined) { out += "\\[" + escapeHtml(match[2]) + "\\]"; }
       else if (match[3] !== undefined) { out += "\\(" + escapeHtml(match[3]) + "\\)"; }
-      else { out += "<strong>" + escapeHtml(match[4]) + "</strong>"; }
+      else { out += "<strong>" + inlineHtml(match[4]) + "</strong>"; }
       end = match.index + match[0].length;
     }
     return out + escapeHtml(text.slice(end));

@@ -7,7 +7,6 @@ ask a reader's object for its ``repr``.
 
 import html
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -143,14 +142,23 @@ def inline_html(text: str, prose: bool = False) -> str:
         elif strong is not None:
             out.append(f"<strong>{inline_html(strong, prose)}</strong>")
         elif display is not None:
-            out.append(f'<span style="display:block;text-align:center">{_formula(display, formula_html)}</span>')
+            out.append(_formula_html(display, display=True))
         elif formula is not None:
-            out.append(_formula(formula, formula_html))
+            out.append(_formula_html(formula, display=False))
         else:
             out.append(f"<em>{inline_html(stress[0], prose)}</em>")
         end = match.end()
     out.append(html.escape(text[end:]))
     return "".join(out)
+
+
+def _formula_html(tex: str, display: bool) -> str:
+    """A formula without TeX; one beyond that is left to MathJax, where there is one."""
+    try:
+        shown = formula_html(tex)
+    except ValueError:
+        return f"\\[{html.escape(tex)}\\]" if display else f"\\({html.escape(tex)}\\)"
+    return f'<span style="display:block;text-align:center">{shown}</span>' if display else shown
 
 
 def inline_text(text: str) -> str:
@@ -159,17 +167,14 @@ def inline_text(text: str) -> str:
     def plain(match: re.Match[str]) -> str:
         code, display, formula, *_ = match.groups()
         tex = display or formula
-        return match.group() if code is not None or tex is None else _formula(tex, formula_text)
+        if code is not None or tex is None:
+            return match.group()
+        try:
+            return formula_text(tex)
+        except ValueError:
+            return match.group()
 
     return _TEXT.sub(plain, text)
-
-
-def _formula(tex: str, shown: Callable[[str], str]) -> str:
-    """A formula without TeX; one beyond that is left for MathJax, where there is one."""
-    try:
-        return shown(tex)
-    except ValueError:
-        return f"\\({html.escape(tex)}\\)" if shown is formula_html else f"${tex}$"
 
 
 def _blocks(body: str) -> list[str]:

@@ -19,10 +19,10 @@ from labsupport.authoring import export
 from labsupport.authoring.book import EXERCISES
 from labsupport.exercises import all_exercises
 from labsupport.grading import Choice, Exercise, Mistake, Number, Option, Several, Shape, Written, units
+from labsupport.grading import verdict as verdicts
 from labsupport.grading.contents import CHAPTERS, CHECKLIST
 from labsupport.grading.judge import judge, todo
 from labsupport.grading.progress import ProgressStore
-from labsupport.grading.verdict import inline_html
 from tests.book.browser import collect_problems, open_browser
 
 pytestmark = pytest.mark.browser
@@ -322,10 +322,15 @@ def test_spellings_alike_are_those_of_the_notebook(page: Page) -> None:
     assert sum(map(bool, found)) > 100
 
 
-def test_texts_are_set_as_in_the_notebook(page: Page) -> None:
+def test_texts_are_set_as_in_the_notebook(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    def left_to_mathjax(tex: str) -> str:
+        raise ValueError(tex)
+
+    monkeypatch.setattr(verdicts, "formula_html", left_to_mathjax)  # what a page has and a notebook's output has not
     texts = [
         "a < b & 'c' \"d\"",
         "`x < y` and $a < b$ and **strong**",
+        "**strong `code` and $x$**",
         "$$\\sum_i$$",
         "`unclosed",
         "$1 and $2",
@@ -338,7 +343,7 @@ def test_texts_are_set_as_in_the_notebook(page: Page) -> None:
             text for option in getattr(record, "options", {}).values() for text in (option.text, option.explanation)
         ]
     assert page.evaluate("texts => texts.map(labsupportJudge.inlineHtml)", texts) == [
-        inline_html(text) for text in texts
+        verdicts.inline_html(text) for text in texts
     ]
 
 

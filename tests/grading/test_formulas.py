@@ -63,8 +63,8 @@ def test_brackets_keep_a_fraction_and_a_root_apart_from_what_stands_beside_them(
 
 @pytest.mark.parametrize(
     "tex",
-    ["\\begin{pmatrix}1\\end{pmatrix}", "\\unknown", "a & b", "{a", "a}", "^2", "\\frac{1}", "\\hat{xy}", "\\mathbb{W}", "x_",
-     "\\text{a $b$}", "\\sqrt", "\\left\\"],
+    ["\\begin{pmatrix}1\\end{pmatrix}", "\\unknown", "a & b", "{a", "a}", "^2", "\\frac{1}", "\\hat{xy}", "x_",
+     "\\mathbb{W}", "\\text{a $b$}", "\\sqrt", "\\left\\"],
 )  # fmt: skip
 def test_what_cannot_be_shown_is_an_error_and_stays_tex_in_a_text(tex):
     for shown in (formula_html, formula_text):
