@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from labsupport.ops.autodiff import Value
 
-BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 92, 52, 50, 18, 8
+BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 84, 52, 40, 18, 8
 
 #: A box, or the place where an edge passes a column: (id of its start, id of its end, which parent it is).
 Slot: TypeAlias = int | tuple[int, int, int]
@@ -92,7 +92,7 @@ def _edges(node: "Value", depth: dict[int, int], rows: list[dict[Slot, int]]) ->
         slope = f"{node.local[k]:.3g}".replace("-", "−")
         texts.append(
             f'<path d="{path}{_curve(x, y, end_x, head)}" fill="none" stroke="currentColor" stroke-width="1.2" '
-            f'opacity="0.6"/><text x="{end_x - 4}" y="{head - 3}" text-anchor="end" font-size="12" '
+            f'opacity="0.6"/><text x="{end_x - 4}" y="{head - 3}" text-anchor="end" font-size="13" '
             f'fill="currentColor">×{slope}</text>'
         )
     return texts

@@ -241,6 +241,14 @@ def test_an_edge_over_several_columns_keeps_clear_of_every_box():
         assert not [box for box in boxes if box[0] == left and box[1] <= middle <= box[1] + 52]
 
 
+def test_the_graph_of_the_chapter_reads_on_a_phone():
+    x, y = Value(2.0, "x"), Value(3.0, "y")
+    svg = ((x * y + x) ** 2)._repr_svg_()
+    width = float(re.search(r'viewBox="0 0 (\d+)', svg)[1])
+    smallest = min(map(float, re.findall(r'font-size="(\d+)"', svg)))
+    assert smallest * 325 / width > 8.9, "a page of 360 pixels has 325 for a figure"
+
+
 def test_the_drawn_graph_shows_each_local_derivative():
     x, y = Value(2.0, "x"), Value(3.0, "y")
     svg = (x * y - x)._repr_svg_()
