@@ -10,8 +10,8 @@ Array = np.ndarray
 
 #: What an unstable sort does to ties; the end of a sentence.
 UNSTABLE = (
-    "the default sort of NumPy is not stable: beyond 16 elements it may put equal ones in any order. Ask for "
-    '`kind="stable"`.'
+    "the default sort of NumPy is not stable: it may put equal ones in any order, though on a short array it often "
+    'keeps theirs. Ask for `kind="stable"`.'
 )
 
 
