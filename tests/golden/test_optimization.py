@@ -82,6 +82,18 @@ def test_backward_passes_agree_with_autograd(printed: str) -> None:
     assert printed.count("within 1e-12 of autograd: True\n") == 5
 
 
+def test_the_ridge_of_a_norm_is_that_of_float32_arithmetic(printed: str) -> None:
+    elements = 8 * 2048 * 4096
+    for name, passes in (("naive", 12), ("fused", 2)):
+        bytes_ = passes * elements * 2
+        words = f"{7 * elements / bytes_:.2f} FLOP/B, ridge {66.9e12 / 3.35e12:.0f}: memory bound, "
+        assert f"{words}{bytes_ / 3.35e12 * 1e6:.0f} us at least\n" in printed, name
+
+
+def test_a_norm_that_is_infinite_as_a_divisor(printed: str) -> None:
+    assert "3 and inf, over inf: [ 0. nan]\n" in printed
+
+
 def test_naive_layer_norm_moves_twelve_elements_and_the_fused_two(printed: str) -> None:
     assert 1 + 2 + 2 + 1 + 2 + 2 + 2 == 12
     assert "naive 8 kernels move 12.05, one fused kernel 2.03\n" in printed
