@@ -96,6 +96,26 @@
     });
   }
 
+  /* A link to a section lands before the formulas above it are set, and they change their height. So the page goes
+     there once more when they are, unless the reader has moved on meanwhile. */
+  function setUpTarget() {
+    var target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    var moved = false;
+    var MOVES = ["wheel", "touchmove", "pointerdown", "keydown"];
+    function onMove() { moved = true; }
+    MOVES.forEach(function (name) { window.addEventListener(name, onMove, { passive: true }); });
+    window.addEventListener("load", function () {
+      var formulas = window.MathJax && MathJax.startup && MathJax.startup.promise;
+      Promise.resolve(formulas).then(function () {
+        requestAnimationFrame(function () {
+          MOVES.forEach(function (name) { window.removeEventListener(name, onMove); });
+          if (!moved) target.scrollIntoView({ behavior: "instant", block: "start" });
+        });
+      });
+    });
+  }
+
   /* The section in view is marked in the list beside the text. */
   function setUpSections() {
     var links = {};
@@ -134,6 +154,7 @@
     setUpMenu();
     setUpSearchKey();
     setUpScrolling();
+    setUpTarget();
     setUpSections();
     setUpPrint();
   }

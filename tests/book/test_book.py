@@ -14,7 +14,7 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 import yaml
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, Route
 
 from labsupport.authoring import book
 from tests.book.browser import collect_problems
@@ -68,6 +68,48 @@ def test_search_finds_a_word_and_leads_to_it(site: str, page: Page) -> None:
     page.locator("#search-results li a").first.click()
     page.wait_for_selector(".book-article h1")
     assert problems.all() == []
+
+
+#: The longest page, and a section far down, with hundreds of formulas above it.
+FAR_DOWN = "chapters/08-optimization.html", "sec-8-9"
+TOP_OF_TARGET = "id => Math.round(document.getElementById(id).getBoundingClientRect().top)"
+FORMULAS_SET = "async () => { await MathJax.startup.promise; await new Promise(r => setTimeout(r, 200)); }"
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 360])
+def test_a_link_to_a_section_lands_on_it_also_when_formulas_are_set(browser: Browser, site: str, width: int) -> None:
+    name, section = FAR_DOWN
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    try:
+        page.goto(f"{site}/{name}#{section}", wait_until="load")
+        page.evaluate(FORMULAS_SET)
+        header = page.evaluate("document.querySelector('.book-header').getBoundingClientRect().bottom")
+        assert header <= page.evaluate(TOP_OF_TARGET, section) <= header + 40
+    finally:
+        page.close()
+
+
+@pytest.mark.browser
+def test_a_reader_who_scrolls_before_the_formulas_are_set_is_not_taken_back(browser: Browser, site: str) -> None:
+    name, section = FAR_DOWN
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    held: list[Route] = []
+    try:
+        page.route("**/mathjax/output/chtml.js", lambda route: held.append(route))
+        page.goto(f"{site}/{name}#{section}", wait_until="commit")
+        page.wait_for_function("id => document.getElementById(id) && scrollY > 1000", arg=section)
+        page.mouse.move(640, 400)
+        page.mouse.wheel(0, 3000)
+        page.wait_for_function(f"id => ({TOP_OF_TARGET})(id) < -1500", arg=section)
+        assert held, "MathJax is not fetched from where this test holds it up"
+        for route in held:
+            route.continue_()
+        page.wait_for_function("() => window.MathJax && MathJax.startup && MathJax.startup.promise")
+        page.evaluate(FORMULAS_SET)
+        assert page.evaluate(TOP_OF_TARGET, section) < -1000
+    finally:
+        page.close()
 
 
 @pytest.mark.browser
