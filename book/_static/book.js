@@ -99,19 +99,16 @@
   /* A link to a section lands before the formulas above it are set, and they change their height. So the page goes
      there once more when they are, unless the reader has moved on meanwhile. */
   function setUpTarget() {
-    var target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (!target) return;
     var moved = false;
     var MOVES = ["wheel", "touchmove", "pointerdown", "keydown"];
     function onMove() { moved = true; }
     MOVES.forEach(function (name) { window.addEventListener(name, onMove, { passive: true }); });
     window.addEventListener("load", function () {
-      var formulas = window.MathJax && MathJax.startup && MathJax.startup.promise;
-      Promise.resolve(formulas).then(function () {
-        requestAnimationFrame(function () {
-          MOVES.forEach(function (name) { window.removeEventListener(name, onMove); });
-          if (!moved) target.scrollIntoView({ behavior: "instant", block: "start" });
-        });
+      Promise.resolve(window.MathJax && MathJax.startup && MathJax.startup.promise).then(function () {
+        MOVES.forEach(function (name) { window.removeEventListener(name, onMove); });
+        var target = document.querySelector(":target");
+        if (target && !moved) target.scrollIntoView();
+        root.classList.add("settled");
       });
     });
   }
