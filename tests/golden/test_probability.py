@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from labsupport.figures.probability import batch_spread, sample_gradients
+from labsupport.figures.probability import batch_spread, sample_gradients, underflow
 from labsupport.ops.probability import (
     Bernoulli,
     Normal,
@@ -74,6 +74,12 @@ def test_where_a_product_of_tenths_is_lost(dtype, last):
     running = np.multiply.accumulate(np.full(1000, 0.1, dtype))
     assert np.count_nonzero(running) == last
     assert float(sequence_log_probability(np.full(1000, 0.1))) == pytest.approx(-2302.5851, abs=1e-4)
+
+
+def test_a_product_of_nine_tenths_stands_still_in_float16():
+    running = np.multiply.accumulate(np.full(400, 0.9, np.float16))
+    assert running[-1] == running[-100] > 1e11 * 0.9**400
+    assert "float16 never, but it stands still" in underflow().html
 
 
 @pytest.mark.parametrize(
