@@ -138,7 +138,7 @@ def sweep() -> Widget:
 
     def frame(grads: dict[str, str], lit: tuple[tuple[str, str], ...]) -> str:
         pieces = [
-            svg.box(x, y, 66, 48, name, sub=f"{values[key].data:g}", color="green" if key in grads else "grey", size=14)
+            svg.box(x, y, 66, 48, name, sub=f"{values[key].data:g}", color="green" if key in grads else "grey", size=13)
             for key, (x, y), name in ((key, places[key], names[key]) for key in places)
         ]
         pieces += [

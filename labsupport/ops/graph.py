@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from labsupport.ops.autodiff import Value
 
-BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 84, 52, 40, 18, 8
+BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 84, 52, 44, 18, 8
+
+#: The straight end of an edge, over which its local derivative stands clear of the curve.
+RUN_IN = 26
 
 #: A box, or the place where an edge passes a column: (id of its start, id of its end, which parent it is).
 Slot: TypeAlias = int | tuple[int, int, int]
@@ -91,11 +94,16 @@ def _edges(node: "Value", depth: dict[int, int], rows: list[dict[Slot, int]]) ->
         head = end_y + BOX_HEIGHT * position // (len(arrival) + 1)
         slope = f"{node.local[k]:.3g}".replace("-", "−")
         texts.append(
-            f'<path d="{path}{_curve(x, y, end_x, head)}" fill="none" stroke="currentColor" stroke-width="1.2" '
-            f'opacity="0.6"/><text x="{end_x - 4}" y="{head - 3}" text-anchor="end" font-size="13" '
-            f'fill="currentColor">×{slope}</text>'
+            f'<path d="{path}{_curve(x, y, end_x - RUN_IN, head)}L{end_x} {head}" fill="none" '
+            f'stroke="currentColor" stroke-width="1.2" opacity="0.6"/><text x="{end_x - 4}" y="{head - 3}" '
+            f'text-anchor="end" font-size="13" fill="currentColor"{_squeezed(slope, 4, GAP_X - 8)}>×{slope}</text>'
         )
     return texts
+
+
+def _squeezed(text: str, most: int, width: int) -> str:
+    """The attributes that make a text of more than so many characters exactly so wide; none for a shorter one."""
+    return f' textLength="{width}" lengthAdjust="spacingAndGlyphs"' if len(text) > most else ""
 
 
 def _curve(x0: int, y0: int, x1: int, y1: int) -> str:
@@ -108,7 +116,8 @@ def _box(node: "Value", x: int, y: int) -> str:
     lines = (title, f"data {node.data:.4g}", f"grad {node.grad:.4g}")
     texts = "".join(
         f'<text x="{x + BOX_WIDTH // 2}" y="{y + 15 + 15 * k}" text-anchor="middle" font-size="13" fill="currentColor"'
-        f"{' font-weight=' + chr(34) + 'bold' + chr(34) if k == 0 else ''}>{escape(line)}</text>"
+        f"{' font-weight=' + chr(34) + 'bold' + chr(34) if k == 0 else ''}"
+        f"{_squeezed(line, 11, BOX_WIDTH - 8)}>{escape(line)}</text>"
         for k, line in enumerate(lines)
     )
     frame = (
