@@ -1,6 +1,7 @@
 """The numbers that chapter 6 promises: computed here by another way, and read from the chapter's own output."""
 
 import math
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -112,3 +113,12 @@ def test_the_judgements_of_the_clock_and_of_memory(printed: str) -> None:
     for layers in (1, 2, 6, 24):
         assert f"{layers:2} layers: saved for backward {layers:2} x 64 KiB, without gradients 0\n" in printed
     assert "training without activations: 16 bytes a parameter" in printed
+
+
+def test_the_steepest_way_is_not_the_shortest(printed: str) -> None:
+    home, steepest, repaired = (
+        float(re.findall(rf"^{re.escape(name)} *: +(-?[\d.]+) degrees$", printed, re.MULTILINE)[0])
+        for name in ("way to the lowest point", "steepest way down", "each slope at its own rate")
+    )
+    assert home == repaired == round(math.degrees(math.atan2(-1, -5)), 1)
+    assert round(steepest - home) == 67
