@@ -132,7 +132,7 @@ RESIDUAL_PROMISE = Choice(
         ),
         "d": Option(
             "Nothing: a sum of matrices can be anything",
-            "True of one block in the worst case; at a usual initial scale the branches are small beside the identity.",
+            "True in the worst case. At a usual initial scale no branch is near $-I$: the identity is not cancelled.",
         ),
     },
 )

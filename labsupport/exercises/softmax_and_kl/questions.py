@@ -73,9 +73,13 @@ LSE_OF_EQUALS = Number(
     mistakes=(
         Mistake(name="maximum", answer=1000.0, message="This is the maximum. A sum of two equal terms adds to it."),
         Mistake(name="sum", answer=2000.0, message="You added the logits. Their exponentials are added."),
-        Mistake(name="log-of-one", answer=1001.0, message="Two terms of 1 sum to 2, and the logarithm of 2 is not 1."),
         Mistake(
-            name="base-2",
+            name="log-of-one",
+            answer=1001.0,
+            message="Two terms of 1 sum to 2, and the natural logarithm of 2 is not 1.",
+        ),
+        Mistake(
+            name="base-10",
             answer=1000 + math.log10(2),
             message="You took the logarithm to base 10. Here it is natural.",
         ),
