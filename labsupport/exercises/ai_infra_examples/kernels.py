@@ -525,7 +525,7 @@ KERNEL_FLASH_BLOCK = Kernel(
         ),
         _mistake(
             "early-return",
-            "Threads without a query return, and the others wait for them in vain. They still have to load their part "
+            "Threads without a query return before a barrier of the block. They still have to load their part "
             "of each tile.",
             ("    root =", "    if i >= queries:\n        return\n    root ="),
         ),
