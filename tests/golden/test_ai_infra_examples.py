@@ -96,12 +96,18 @@ def test_cache_and_state(printed: str) -> None:
     assert kv_cache_bytes(MODELS["Llama 3 8B"], 40, 8192) == 40 * 2**30
     assert "Llama 3 8B   128 KiB for each token" in printed
     assert "cache of 40 users with 8192 tokens 40 GiB" in printed
+    weights, user = 2 * 8_030_261_248, 2 * 32 * 8192 * 8 * 128 * 2
+    assert weights / 48e9 == pytest.approx(1 / 3, abs=0.01)
+    assert (48_000_000_000 - weights) // user == 29
+    assert "a device of 48 GB has room for 29 users" in printed
     assert "128.5 GB = 119.7 GiB" in printed
 
 
 def test_traffic_and_measurement(printed: str) -> None:
     assert attention_cost(1, 1, 4096, 128).bytes == 2 * traffic(4096, 4096, 128).total
     assert "S = 4096, D_h = 128, block 128: 2.00 times less" in printed
+    assert f"K and V of one head, FP16: {2 * 4096 * 128 * 2:,} B (2 MiB)" in printed
+    assert f"scores of one head, FP16:  {4096 * 4096 * 2:,} B (32 MiB)" in printed
     assert "600 combinations, all within 1e-12: True" in printed
     for D_h in (16, 64, 256, 1024):
         row = next(line for line in printed.splitlines() if line.startswith(f"{D_h:<5} none"))

@@ -100,6 +100,7 @@ def test_every_tensor_agrees_with_autograd(printed: str) -> None:
     assert all(line.endswith("  True") for line in table)
     assert "23 tensors, all within 1e-11 of their size: True\n" in printed
     assert "output  agrees: False\n" in printed
+    assert "sum of dP * P is that of dO * O: True\n" in printed
 
 
 def test_flops_and_saved_bytes_by_formula(printed: str) -> None:

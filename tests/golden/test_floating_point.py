@@ -66,6 +66,8 @@ def test_additions_that_do_nothing(printed: str) -> None:
     for name, x in (("FP32", 16777216), ("BF16", 256), ("FP16", 2048)):
         assert f"{name}: {x} + 1 = {x}, + 2 = {x + 2}, + 3 = {x + 4}; spacing 2\n" in printed
     assert "0.1 + 0.2 == 0.3: False" in printed
+    assert np.isnan(np.maximum(np.nan, 1)) and np.fmax(np.nan, 1) == 1
+    assert "maximum(nan, 1): nan   fmax(nan, 1): 1.0\n" in printed
 
 
 def test_master_weights_keep_what_bf16_loses(printed: str) -> None:

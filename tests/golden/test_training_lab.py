@@ -11,7 +11,7 @@ from labsupport.authoring.notebook import code_cells, load
 from labsupport.exercises import get
 from labsupport.grading import Number, Several
 from labsupport.ops import transformer
-from labsupport.training import Settings, entropy_per_sentence, prepare
+from labsupport.training import Settings, entropy_per_sentence, prepare, sentences
 
 CHAPTER = Path(__file__).resolve().parents[2] / "chapters" / "13-training-lab.ipynb"
 
@@ -26,7 +26,7 @@ def printed() -> str:
 
 
 def number(printed: str, pattern: str) -> float:
-    found = re.search(pattern, printed)
+    found = re.search(pattern, printed, re.M)
     assert found, f"the chapter prints nothing like {pattern}"
     return float(found[1].replace(",", ""))
 
@@ -77,6 +77,19 @@ def test_the_text_has_the_tokens_that_are_printed(printed: str) -> None:
     tokenizer, stream, _ = prepare(Settings())
     characters = len(tokenizer.decode(stream))
     assert f"{characters:,} characters are {len(stream):,} tokens" in printed
+
+
+def test_the_model_knows_sentences_that_it_has_never_read(printed: str) -> None:
+    tokenizer, stream, held_out = prepare(Settings())
+    read = set(tokenizer.decode(stream).splitlines())
+    lacking = set(sentences()) - read
+    assert number(printed, r"never read +(\d+) sentences") == len(lacking)
+    assert number(printed, r"^read +(\d+) sentences") == len(sentences()) - len(lacking)
+    held = tokenizer.decode(held_out).splitlines()
+    assert sum(sentence in read for sentence in held) > 0.99 * len(held)  # so the held-out loss cannot tell
+    paid = [number(printed, name + r" +\d+ sentences, ([\d.]+) nats above") for name in ("never read", "^read")]
+    assert paid == [0.31, 0.16]
+    assert round(math.exp(-paid[0]), 2) == 0.73
 
 
 def test_everything_the_chapter_compares_comes_out(printed: str) -> None:
