@@ -578,7 +578,8 @@
         lines.slice(1).map(function (line) { return el("p", { html: lineHtml(line) }); })));
   }
 
-  function makeForm(id) {
+  /** The form of a question; `asked` leaves out what the text above it says. */
+  function makeForm(id, asked) {
     var question = Object.assign({ id: id }, data.exercises[id].form);
     var field = controls(question, "Your answer");
     var result = el("div", { "class": "ls-result", role: "status", "aria-live": "polite" });
@@ -635,9 +636,9 @@
     }
     var form = el("form", { "class": "ls-form mathjax_process tex2jax_process", novalidate: "", onsubmit: submit }, [
       el("fieldset", {}, [
-        el("legend", { html: inlineHtml(data.exercises[id].title) }),
-        el("p", { html: inlineHtml(question.prompt) }),
-        question.contract ? el("p", { html: inlineHtml(question.contract) }) : null
+        el("legend", { html: inlineHtml(data.exercises[id].title), "class": asked ? "ls-unseen" : "" }),
+        asked ? null : el("p", { html: inlineHtml(question.prompt) }),
+        asked || !question.contract ? null : el("p", { html: inlineHtml(question.contract) })
       ].concat(field.nodes)),
       el("p", { "class": "ls-buttons" }, [
         el("button", { type: "submit", "class": "ls-check", text: "Check" }), hintButton,
@@ -649,11 +650,28 @@
     return form;
   }
 
+  /** Whether the text above the form asks the question already: a page of exercises gives each a section of its own. */
+  function isAsked(id, place) {
+    var section = place.closest("section"), heading = section && section.querySelector("h1, h2, h3, h4");
+    if (!heading) { return false; }
+    var words = heading.cloneNode(true);
+    words.querySelectorAll(".headerlink").forEach(function (link) { link.remove(); });
+    return words.textContent.trim() === el("p", { html: inlineHtml(data.exercises[id].title) }).textContent.trim();
+  }
+
+  /** What a browser cannot judge says where it is judged, in place of a question that stands above it already. */
+  function leadToNotebook(id, verdict) {
+    if (!isAsked(id, verdict)) { return; }
+    Array.prototype.slice.call(verdict.children, 1).forEach(function (line) { line.remove(); });
+    verdict.appendChild(el("p", { html: "Answer it in this page's notebook, which <code>make lab</code> opens." }));
+  }
+
   function answerOnPage() {
     document.querySelectorAll('.ls-verdict[data-state="todo"][data-exercise]').forEach(function (verdict) {
       var id = verdict.dataset.exercise;
-      if (!has(data.exercises, id) || !data.exercises[id].form) { return; }
-      var form = makeForm(id);
+      if (!has(data.exercises, id)) { return; }
+      if (!data.exercises[id].form) { leadToNotebook(id, verdict); return; }
+      var form = makeForm(id, isAsked(id, verdict));
       verdict.replaceWith(form);
       var cell = form.closest(".cell");
       if (cell) { cell.classList.add("ls-answered-here"); }

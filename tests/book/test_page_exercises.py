@@ -414,6 +414,48 @@ def test_every_answerable_question_becomes_a_form_and_the_others_stay_text(page_
     expect(form(page_of_all, "made-bytes").get_by_role("textbox", name="Your answer")).to_have_count(1)
 
 
+@pytest.mark.parametrize(
+    ("heading", "said"),
+    [
+        ('{title}<a class="headerlink" href="#x">#</a>', False),  # an exercise with a section of its own
+        ("5.2 Stable softmax", True),  # a prediction inside a section
+    ],
+)
+def test_a_form_says_the_question_unless_the_text_above_it_does(
+    browser: Browser, tmp_path: Path, heading: str, said: bool
+) -> None:
+    record = next(record for record in MADE if record.id == "made-bytes")
+    body = f"<section><h3>{heading.format(title=record.title)}</h3><p>{record.prompt}</p>{form_of(record)}</section>"
+    page = browser.new_page()
+    try:
+        page.goto(write_page(tmp_path, [record], body).as_uri())
+        asked = form(page, record.id)
+        expect(asked.get_by_role("group", name=record.title)).to_have_count(1)  # heard in either case
+        expect(asked.get_by_text(record.prompt)).to_have_count(int(said))
+        assert (asked.locator("legend").bounding_box() or {"width": 0})["width"] > 1 or not said
+        expect(asked.get_by_role("textbox", name="Your answer")).to_be_visible()
+    finally:
+        page.close()
+
+
+@pytest.mark.parametrize("own_section", [True, False])
+def test_a_question_that_a_page_cannot_judge_leads_to_the_notebook(
+    browser: Browser, tmp_path: Path, own_section: bool
+) -> None:
+    record = next(record for record in MADE if not export.answerable(record))
+    heading = record.title if own_section else "5.2 Stable softmax"
+    body = f"<section><h3>{heading}</h3><p>Above: {record.prompt}</p>{form_of(record)}</section>"
+    page = browser.new_page()
+    try:
+        page.goto(write_page(tmp_path, [record], body).as_uri())
+        shown = page.locator(".ls-verdict")
+        expect(shown).to_contain_text("to do")
+        expect(shown.get_by_text("make lab")).to_have_count(int(own_section))
+        expect(shown.get_by_text(record.prompt)).to_have_count(int(not own_section))
+    finally:
+        page.close()
+
+
 def test_a_choice_is_answered_by_keyboard_alone(page: Page) -> None:
     asked = form(page, "made-choice")
     asked.get_by_role("radio").first.focus()
