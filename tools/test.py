@@ -28,11 +28,13 @@ STEPS = (
         "mend what is named above; the browser tests need the book",
     ),
 )
+#: A worker a core. More than six gain nothing: the longest file then takes as long as all others.
+WORKERS = max(2, min(6, os.cpu_count() or 2))
 #: One run for units, notebooks and browser. nbval compares every output with what the code gives now; a notebook
 #: stays with one worker, because its cells share a kernel.
 PYTEST = [
     *("-m", "pytest", "--nbval", "--nbval-current-env", "--nbval-sanitize-with", "tests/sanitize.cfg"),
-    *("-n", "2", "--dist", "loadfile", "-q", "-rs", "--durations", "15"),
+    *("-n", str(WORKERS), "--dist", "loadfile", "-q", "-rs", "--durations", "25"),
 ]
 
 
