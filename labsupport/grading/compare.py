@@ -77,7 +77,7 @@ def read(value: Any, like: Any = None, lists: bool = False) -> Tree:
         return _leaf(value)
     if issubclass(kind, tuple) or kind is list:
         items = tuple(tuple.__iter__(value)) if kind is not list else tuple(value)
-        if isinstance(like, Leaf) and kind is list and lists:
+        if isinstance(like, Leaf) and kind in (list, tuple) and lists:
             return _list_leaf(items)
         if isinstance(like, Leaf):
             raise Finding(f"you returned {type_name(value)}, where {_due(like)} is due.")
@@ -130,7 +130,7 @@ def _leaf(array: np.ndarray, bare: bool = False) -> Leaf:
 
 
 def _list_leaf(items: tuple[Any, ...]) -> Leaf:
-    if not all(type(item) in (*_SCALARS, list) or issubclass(type(item), np.generic) for item in items):
+    if not all(type(item) in (*_SCALARS, list, tuple) or issubclass(type(item), np.generic) for item in items):
         raise Finding("you returned a list that holds more than numbers.")
     try:
         array = np.asarray(list(items))
@@ -210,7 +210,7 @@ def compare(result: Tree, form: Tree, truth: Tree, rules: Rules, where: str = ""
     due = truth if due is None else due
     if isinstance(form, tuple):
         if not isinstance(result, tuple):
-            raise Finding(f"you returned one value, where a tuple of {len(form)} is due.")
+            raise Finding(f"you returned {_came(result)}, where a tuple or list of {len(form)} is due.")
         if len(result) != len(form):
             raise Finding(f"you returned {len(result)} values, where {len(form)} are due.")
         assert isinstance(truth, tuple)
@@ -229,6 +229,12 @@ def compare(result: Tree, form: Tree, truth: Tree, rules: Rules, where: str = ""
             raise Finding(f"{where}you returned several values, where {_due(form)} is due.")
         assert isinstance(truth, Leaf)
         _compare_leaf(result, form, truth, rules, where, due)
+
+
+def _came(result: Tree) -> str:
+    if isinstance(result, Leaf):
+        return "an array" if result.values.shape else "one value"
+    return "a dict"
 
 
 def _compare_leaf(result: Leaf, form: Leaf, truth: Leaf, rules: Rules, where: str, due: Tree) -> None:

@@ -6,6 +6,7 @@ answer agrees with it on every case on which it differs from the truth.
 """
 
 import copy
+import tracemalloc
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ class Observed:
     raised: BaseException | None = None
     mutated: str = ""
     replaced: tuple[str, ...] = ()
+    shared: bool = False
+    greedy: bool = False
 
     @property
     def open(self) -> bool:
@@ -166,19 +169,54 @@ def _observe_one(record: Function, answer: Callable[..., Any], case: Case, known
     kwargs = dict(case.kwargs)
     inputs = {f"argument {place}": value for place, value in enumerate(case.args, start=1)} | kwargs
     before = {name: fingerprint(value) for name, value in inputs.items()}
-    outcome = guard.run(lambda: _call(record, answer, case.args, kwargs))
+    limit = record.held(*case.args, **kwargs) if record.held else None
+    outcome, greedy = _held_to(limit, lambda: _call(record, answer, case.args, kwargs))
     changed = [name for name, value in inputs.items() if fingerprint(value) != before[name]]
     mutated = changed[0] if changed else ""
     if outcome.raised is not None:
         return Observed(raised=outcome.raised, mutated=mutated, replaced=outcome.replaced)
     try:
-        tree = read(outcome.value, like=known.form, lists=record.lists)
+        tree, refused = read(outcome.value, like=known.form, lists=record.lists), ""
+        shared = record.fresh and _shares(outcome.value, list(inputs.values()))
     except Finding as finding:
-        return Observed(value=outcome.value, refused=finding.text, mutated=mutated, replaced=outcome.replaced)
+        tree, refused, shared = (), finding.text, False
     except RecursionError:
-        refused = "you returned containers that hold containers without end."
-        return Observed(value=outcome.value, refused=refused, mutated=mutated, replaced=outcome.replaced)
-    return Observed(tree, outcome.value, mutated=mutated, replaced=outcome.replaced)
+        tree, refused, shared = (), "you returned containers that hold containers without end.", False
+    return Observed(tree, outcome.value, refused, None, mutated, outcome.replaced, shared, greedy)
+
+
+def _held_to(limit: int | None, call: Callable[[], Any]) -> tuple[guard.Outcome, bool]:
+    """Run a call; say whether it held more than ``limit`` bytes at once, as Python and NumPy count them."""
+    if limit is None:
+        return guard.run(call), False
+    tracing = tracemalloc.is_tracing()
+    if not tracing:
+        tracemalloc.start()
+    try:
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        outcome = guard.run(call)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        if not tracing:
+            tracemalloc.stop()
+    return outcome, peak - before > limit
+
+
+def _shares(value: Any, inputs: list[Any]) -> bool:
+    """Whether a result is one of the inputs, or an array in it lies in the memory of one of theirs."""
+    if type(value) is list and any(value is item for item in inputs):
+        return True
+    arrays = _arrays(inputs)
+    return any(np.may_share_memory(mine, theirs) for mine in _arrays(value) for theirs in arrays)
+
+
+def _arrays(value: Any) -> list[np.ndarray]:
+    """Return the arrays in plain containers."""
+    if type(value) is np.ndarray:
+        return [value]
+    items = value.values() if type(value) is dict else value if type(value) in (tuple, list) else ()
+    return [array for item in items for array in _arrays(item)]
 
 
 def fingerprint(value: Any, identity: bool = True) -> Any:
@@ -221,6 +259,10 @@ def _finding(record: Function, prepared: Prepared, seen: Observed) -> str | None
         if record.diagnose and finding.of_values and same_shapes(seen.tree, prepared.form):
             return record.diagnose(prepared.case, plain(seen.tree)) or finding.text
         return finding.text
+    if seen.shared:
+        return "the values are right, but you returned your input itself or a view of it; the result is to be new."
+    if seen.greedy:
+        return "the values are right, but your function holds far more numbers at once than the contract allows."
     return None
 
 
@@ -257,7 +299,7 @@ def _explained(
     """Return the failing verdict on case ``number``, with the misconception behind it where it is known."""
     case = known.prepared[number - 1].case
     where = f"Input {case.label or _describe(case)}, case {number}."
-    mistake = _recognise(record, known, observed, seed)
+    mistake = _recognise(record, known, observed, seed, number - 1)
     if mistake is None:
         return failed(record, finding, where)
     return failed(record, finding, where, mistake.message, mistake=mistake.name, section=mistake.section)
@@ -282,8 +324,8 @@ def _describe_value(value: Any) -> str:
     return type_name(value)
 
 
-def _recognise(record: Function, known: Known, observed: list[Observed], seed: int) -> Mistake | None:
-    """Return the first mistake that explains the failing cases; one that explains all of them comes first."""
+def _recognise(record: Function, known: Known, observed: list[Observed], seed: int, shown: int) -> Mistake | None:
+    """Return the first mistake that explains the case shown; one that explains all failing cases comes first."""
     wrong = {
         place
         for place, (prepared, seen) in enumerate(zip(known.prepared, observed, strict=False))
@@ -296,7 +338,7 @@ def _recognise(record: Function, known: Known, observed: list[Observed], seed: i
         explained = _explains(record, known.prepared, known.mistakes[mistake.name], observed)
         if explained >= wrong and explained:
             return mistake
-        if explained and partly is None:
+        if shown in explained and partly is None:
             partly = mistake
     return partly
 
@@ -318,6 +360,8 @@ def _explains(
 def _agree(prepared: Prepared, wrong: Observed, seen: Observed) -> bool:
     """Whether an answer did what a mistake does, to within the tolerance of the case."""
     if (wrong.mutated, wrong.replaced, wrong.refused) != (seen.mutated, seen.replaced, seen.refused):
+        return False
+    if (wrong.shared, wrong.greedy) != (seen.shared, seen.greedy):
         return False
     if type(wrong.raised) is not type(seen.raised):
         return False

@@ -66,7 +66,7 @@ SLIPS: tuple[Slip, ...] = (
     *_both("prefix", 1024, "It is 1024 times what is due: look at the prefix of the unit.",
            "It is 1/1024 of what is due: look at the prefix of the unit."),
     *_both("percent", 100, "It is a hundred times what is due: is it a percentage without its sign?",
-           "It is a hundredth of what is due: is it a fraction with a percent sign?"),
+           "It is a hundredth of what is due: is it a fraction, where a percentage is asked?"),
 )  # fmt: skip
 #: How exactly a ratio must fit to be named, where the record's own allowance is not wider.
 SLIP_RTOL = Fraction(1, 10**4)

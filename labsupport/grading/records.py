@@ -129,7 +129,10 @@ class Function(Exercise):
             the same cases for the same generator.
         reference: where given, computes the values instead of the oracle, for example in longdouble.
         dtype: ``"kind"`` asks for a float where the oracle gives one; ``"exact"`` for its very dtype.
-        lists: whether a list of numbers may stand where the oracle returns an array.
+        lists: whether a list or tuple of numbers may stand where the oracle returns an array.
+        fresh: whether the contract asks for new arrays: then the result may not lie in an input's memory.
+        held: ``held(*args, **kwargs)`` -> how many bytes an answer may hold at once in a case, or None where
+            any number will do. Give it room, and to the last cases only: an import counts too.
         call: how the answer is called, ``call(answer, *args, **kwargs)``; default ``answer(*args, **kwargs)``.
         diagnose: ``diagnose(case, result)`` -> a sentence of the subject that says what is wrong with
             the result ("your rows do not sum to 1."), or None. Asked only about finite wrong values
@@ -148,6 +151,8 @@ class Function(Exercise):
     dtype: Literal["kind", "exact"] = "kind"
     upcast: bool = True
     lists: bool = False
+    fresh: bool = False
+    held: Callable[..., int | None] | None = None
     call: Callable[..., Any] | None = None
     diagnose: Callable[[Case, Any], str | None] | None = None
     forbidden_calls: tuple[str, ...] = ()

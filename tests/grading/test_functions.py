@@ -37,11 +37,12 @@ def test_a_named_tuple_is_a_tuple():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (lambda x: x, "a tuple of 2 is due"),
+        (lambda x: x, "returned an array, where a tuple or list of 2 is due"),
+        (lambda x: x.sum(), "returned one value, where a tuple or list of 2 is due"),
         (lambda x: (x, x, x), "3 values, where 2 are due"),
         (lambda x: (x, x + 1), "result 2: every value is wrong"),
         (lambda x: (x, (x, x)), "a tuple, where an array is due"),
-        (lambda x: {"a": x}, "a tuple of 2 is due"),
+        (lambda x: {"a": x}, "returned a dict, where a tuple or list of 2 is due"),
     ],
 )
 def test_a_wrong_tuple_is_told_why(given, words):
@@ -71,6 +72,13 @@ def test_a_list_stands_for_an_array_only_where_the_exercise_says_so():
     assert "differ in length" in judge(replace(asked, lists=True), lambda x: [[1.0], [1.0, 2.0]]).message
     assert "more than numbers" in judge(replace(asked, lists=True), lambda x: ["a"]).message
     assert judge(replace(asked, lists=True), lambda x: (x * 3).tolist()).state == "fail"
+
+
+def test_a_tuple_of_numbers_stands_where_a_list_of_them_may():
+    rec = record(lambda x: 2 * x, (X,), lists=True)
+    assert judge(rec, lambda x: tuple(tuple(row) for row in (2 * x).tolist())).state == "pass"
+    assert judge(rec, lambda x: [tuple(row) for row in (2 * x).tolist()]).state == "pass"
+    assert judge(rec, lambda x: tuple((2 * x).ravel().tolist())).state == "fail"
 
 
 def test_an_ellipsis_in_the_result_is_a_stub():
@@ -210,6 +218,47 @@ def test_a_mistake_that_explains_every_failing_case_comes_first():
     asked = record(lambda x: np.where(x < 0, -2 * x, x * x), *cases, mistakes=mistakes)
     assert judge(asked, mistakes[0].answer).mistake == "negative"
     assert judge(asked, mistakes[1].answer).mistake == "absolute"
+
+
+def test_a_mistake_is_named_only_where_it_explains_the_case_shown():
+    shifted = Mistake(name="shifted", answer=lambda x: x + 1 if x.size == 2 else x, message="Shifted.")
+    rec = record(lambda x: x, (np.zeros(1),), (np.zeros(2),), mistakes=(shifted,))
+    assert judge(rec, shifted.answer).mistake == "shifted"
+    both = judge(rec, lambda x: x + 1)
+    assert both.mistake is None
+    assert "Shifted" not in both.message
+
+
+@pytest.mark.parametrize("given", [lambda x: x, lambda x: x[:], lambda x: x.reshape(3, 2).reshape(2, 3)])
+def test_an_input_or_a_view_of_it_is_not_new(given):
+    assert judge(record(lambda x: x.copy(), (X,)), given).state == "pass"
+    assert "the result is to be new" in judge(record(lambda x: x.copy(), (X,), fresh=True), given).message
+
+
+def test_new_results_are_new_in_every_container():
+    rec = record(lambda xs: [x + 0 for x in xs], ([X, X + 1],), fresh=True)
+    assert judge(rec, lambda xs: [x.copy() for x in xs]).state == "pass"
+    assert judge(rec, lambda xs: [xs[0].copy(), xs[1]]).state == "fail"
+    numbers = record(lambda xs: [x + 0 for x in xs], ([1, 2],), fresh=True)
+    assert judge(numbers, lambda xs: list(xs)).state == "pass"
+    assert judge(numbers, lambda xs: xs).state == "fail"
+
+
+def test_what_is_held_at_once_can_be_limited():
+    def outer(x):
+        return np.exp(x[:, None] * x).sum(axis=1)
+
+    def by_rows(x):
+        return np.array([np.exp(value * x).sum() for value in x])
+
+    long = np.linspace(0, 1, 400)
+    limited = Mistake(name="whole-table", answer=outer, message="You hold the whole table.")
+    rec = record(by_rows, (long,), held=lambda x: 100_000, mistakes=(limited,), tolerance=Tolerance(depth=400))
+    assert judge(rec, by_rows).state == "pass"
+    verdict = judge(rec, outer)
+    assert (verdict.state, verdict.mistake) == ("fail", "whole-table")
+    assert "holds far more numbers at once" in verdict.message
+    assert judge(replace(rec, held=lambda x: None), outer).state == "pass"
 
 
 def test_a_mistake_may_raise_or_change_its_input():
