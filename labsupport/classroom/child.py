@@ -108,8 +108,9 @@ def observed(record: Exercise, answer: Any, seed: int, parcel: Parcel) -> dict[s
         if used:
             return {"kind": "forbidden", "name": used}
         calls = Calls(answer, parcel)
-        judge(record, calls, seed)  # the verdict is thrown away: the parent makes its own
-        return {"kind": "calls", "calls": calls.made}
+        verdict = judge(record, calls, seed)  # a pass is worth nothing: the parent makes its own verdict
+        failed = {"mistake": verdict.mistake, "message": verdict.message} if verdict.state == "fail" else None
+        return {"kind": "calls", "calls": calls.made, "failed": failed}
     if callable(answer) or type(record).__module__ != "labsupport.grading.records":
         verdict = judge(record, answer, seed)
         return {"kind": "verdict", "state": verdict.state, "message": verdict.message, "mistake": verdict.mistake}

@@ -43,6 +43,20 @@ check("softmax-shift", "reached" if reached else "cut off")
 """
 
 
+CLIPS_IN_PLACE = """
+import numpy as np
+from labsupport import check
+def clip(grads, max_norm):
+    norm = np.sqrt(sum(float((g.astype(float) ** 2).sum()) for g in grads))
+    for g in grads:
+        g *= g.dtype.type(max_norm / norm if norm > max_norm else 1)
+    return grads
+check("clip-global-norm", clip)
+"""
+CLIPS = CLIPS_IN_PLACE.replace("g *= g.dtype", "out.append(g * g.dtype").replace("else 1)", "else 1))")
+CLIPS = CLIPS.replace("    for g", "    out = []\n    for g").replace("return grads", "return out")
+
+
 def notebook(path, *cells):
     code = [{"cell_type": "code", "source": cell, "metadata": {}, "outputs": []} for cell in cells]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,6 +124,16 @@ def test_each_notebook_gets_its_row(graded, name, state, word):
 
 def test_a_known_mistake_is_named(graded):
     assert rows(graded[1])["naive/answers.ipynb", "softmax-stable"]["mistake"] == "naive-overflow"
+
+
+def test_what_a_function_does_to_arrays_in_a_list_counts_too(tmp_path):
+    notebook(tmp_path / "in" / "in_place.ipynb", CLIPS_IN_PLACE)
+    notebook(tmp_path / "in" / "new.ipynb", CLIPS)
+    assert main([str(tmp_path / "in"), "-o", str(tmp_path / "t.csv"), "--exercise", "clip-global-norm"]) == 0
+    found = rows(tmp_path / "t.csv")
+    assert found["new.ipynb", "clip-global-norm"]["state"] == "pass"
+    assert found["in_place.ipynb", "clip-global-norm"]["state"] == "fail"
+    assert "changed its input" in found["in_place.ipynb", "clip-global-norm"]["reason"]
 
 
 def test_a_second_run_grades_only_what_changed(graded, capsys):

@@ -192,6 +192,18 @@ def _no_maximum(Q: Array, K: Array, V: Array) -> Array:
         return np.asarray(e / e.sum(axis=-1, keepdims=True) @ V)
 
 
+def _causal_by(Q: Array, K: Array, V: Array, fill: float) -> Array:
+    scores = Q @ K.swapaxes(-1, -2) / math.sqrt(Q.shape[-1])
+    return softmax(np.where(_triangle(Q.shape[-2]), scores, Q.dtype.type(fill))) @ V
+
+
+def _global_shift(Q: Array, K: Array, V: Array) -> Array:
+    scores = np.where(_triangle(Q.shape[-2]), Q @ K.swapaxes(-1, -2) / math.sqrt(Q.shape[-1]), -np.inf)
+    with np.errstate(invalid="ignore"):
+        e = np.exp(scores - scores.max())
+        return np.asarray(e / e.sum(axis=-1, keepdims=True) @ V)
+
+
 def _triangle(n: int) -> Array:
     return np.tri(n, dtype=bool)
 
@@ -211,6 +223,7 @@ def _attention_cases(rng: np.random.Generator) -> list[Case]:
         return tuple((scale * rng.normal(size=(*lead, S, D))).astype(dtype) for _ in range(3))
 
     reversed_keys = drawn((2,), 5, 4)
+    low_keys = -np.linspace(120, 100, 4)[:, None] * np.ones(2)  # every score lies below the masks that are mere numbers
     return [
         Case(args=drawn((), 4, 3), label="float64 (4, 3), one head"),
         Case(args=drawn((2, 3), 5, 4), label="float64 (2, 3, 5, 4)"),
@@ -219,6 +232,7 @@ def _attention_cases(rng: np.random.Generator) -> list[Case]:
         Case(args=drawn((), 5, 4, scale=40), label="float64 (5, 4), scores far apart"),
         Case(args=tuple(a[:, ::-1] for a in reversed_keys), label="float64 (2, 5, 4), reversed views"),
         Case(args=drawn((2,), 1, 3), label="float64 (2, 1, 3), one token"),
+        Case(args=(np.full((4, 2), 200.0), low_keys, rng.normal(size=(4, 2))), label="scores near −30,000"),
     ]
 
 
@@ -251,7 +265,27 @@ CAUSAL_ATTENTION = Function(
     oracle=_causal,
     cases=_attention_cases,
     tolerance=_ATTENTION_ROUNDING,
+    dtype="exact",
     mistakes=(
+        Mistake(
+            name="raised-dtype",
+            answer=lambda Q, K, V: _causal(Q, K, V).astype(np.float64),
+            message="Your result is float64 whatever came in. A float64 scalar of NumPy, as `np.sqrt(D_h)` is one, "
+            "raises float32 arrays; a Python float, as `math.sqrt(D_h)`, does not.",
+        ),
+        Mistake(
+            name="finite-mask",
+            answer=lambda Q, K, V: _causal_by(Q, K, V, -1e4),
+            message="Your mask is a number such as −10,000, and scores may be lower still: then the forbidden keys "
+            "win. Only −inf is below every score.",
+        ),
+        Mistake(
+            name="global-shift",
+            answer=_global_shift,
+            message="You subtracted the maximum of the whole array. A row far below it becomes 0/0: each row needs its "
+            "own maximum.",
+            section="5.2",
+        ),
         Mistake(
             name="not-causal",
             answer=lambda Q, K, V: ops.attention(Q, K, V),

@@ -53,6 +53,10 @@ def _last_block(Q: Array, K: Array, V: Array, block: int) -> Array:
     return ops.attention(Q, K[start:], V[start:])
 
 
+#: Keys of the case in which the whole score matrix would be far more than one block.
+_LONG = 4096
+
+
 def _flash_cases(rng: np.random.Generator) -> list[Case]:
     def drawn(S_q: int, S_k: int, D: int, D_v: int, dtype: Any = np.float64) -> list[Array]:
         return [rng.normal(size=shape).astype(dtype) for shape in ((S_q, D), (S_k, D), (S_k, D_v))]
@@ -70,6 +74,7 @@ def _flash_cases(rng: np.random.Generator) -> list[Case]:
         Case(args=(*rising, 2), label="float64, later keys with larger scores"),
         Case(args=(*huge, 2), label="float64, scores in the thousands"),
         Case(args=(*drawn(1, 4, 2, 2), 3), label="float64, one query"),
+        Case(args=(*drawn(64, _LONG, 4, 4), 16), label="float64, 64 queries, 4096 keys in blocks of 16"),
     ]
 
 
@@ -100,7 +105,14 @@ FLASH_FORWARD = Function(
     oracle=_flash,
     cases=_flash_cases,
     tolerance=Tolerance(c=4, depth=lambda Q, K, V, block: len(K) + Q.shape[-1], scale=largest_value),
+    dtype="exact",
+    held=lambda Q, K, V, block: len(Q) * len(K) * Q.itemsize // 2 if len(K) == _LONG else None,
     mistakes=(
+        Mistake(
+            name="whole-score-matrix",
+            answer=lambda Q, K, V, block: ops.attention(Q, K, V),
+            message="You hold the scores of all keys at once: that is explicit attention. Blocks avoid its matrix.",
+        ),
         Mistake(
             name="sum-not-rescaled",
             answer=lambda *args: _blocks(*args, rescale_sum=False),

@@ -99,6 +99,7 @@ gradient_check = Function(
     ),
     checklist=(11,),
     oracle=_difference,
+    fresh=True,
     cases=_difference_cases,
     tolerance=Tolerance(c=64, depth=4, scale=lambda f, x, eps: float((1 + np.abs(x).max()) ** 3 / eps)),
     mistakes=(

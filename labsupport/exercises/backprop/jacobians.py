@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -10,6 +11,10 @@ from labsupport.grading import Case, Exercise, Formula, Function, Mistake, Numbe
 from labsupport.grading.shorthand import in_notebook
 
 Array = np.ndarray
+
+
+def _silu(x: float) -> float:
+    return float(x / (1 + np.exp(-x)))
 
 
 activation_slopes = Formula(
@@ -27,7 +32,13 @@ activation_slopes = Formula(
     checklist=(11,),
     oracle=lambda x: (s := 1 / (1 + np.exp(-x))) + x * s * (1 - s),
     sample=lambda rng: (float(rng.uniform(-4, 4)),),
+    tolerance=Tolerance(c=2.0**10, scale=lambda x: 1.0),  # tells a formula from a difference quotient
     mistakes=(
+        Mistake(
+            name="difference-quotient",
+            answer=lambda x: (_silu(x + 1e-5) - _silu(x - 1e-5)) / 2e-5,
+            message="That is a difference quotient: a good estimate, and no formula. Use the product rule.",
+        ),
         Mistake(
             name="first-factor-only",
             answer=lambda x: 1 / (1 + np.exp(-x)),
@@ -61,13 +72,12 @@ def _vjp_cases(rng: np.random.Generator) -> list[Case]:
     def case(*sizes: int) -> tuple[list[Array], Array]:
         return [rng.normal(size=(o, i)) for i, o in itertools.pairwise(sizes)], rng.normal(size=sizes[-1])
 
-    wide = [np.ones((1, 3000)) * rng.normal(size=(2, 1)), *(np.ones((3000, 1)) * rng.normal() for _ in range(1))]
     return [
         Case(args=case(3, 4, 2), label="two stages, 3 -> 4 -> 2"),
         Case(args=case(3, 3, 3, 3), label="three square stages"),
         Case(args=case(2, 5), label="one stage"),
         Case(args=case(4, 3, 5, 1), label="three stages to one output"),
-        Case(args=([wide[1], wide[0]], rng.normal(size=2)), label="through a layer of 3000"),
+        Case(args=case(3000, 1, 3000), label="from 3000 through 1 to 3000"),
     ]
 
 
@@ -94,7 +104,14 @@ vector_jacobian = Function(
         depth=lambda jacobians, v: sum(len(J) for J in jacobians),
         scale=lambda jacobians, v: float(_vjp_chain([np.abs(J) for J in jacobians], np.abs(v)).max()),
     ),
+    held=lambda jacobians, v: 10_000_000 if len(v) == 3000 else None,
     mistakes=(
+        Mistake(
+            name="matrices-first",
+            answer=lambda jacobians, v: v @ functools.reduce(np.matmul, jacobians[::-1]),
+            message="You multiplied the matrices with each other. From 3000 through 1 to 3000 that makes nine million "
+            "numbers, where a vector passes 3000.",
+        ),
         Mistake(
             name="first-stage-first",
             answer=lambda jacobians, v: _vjp_chain(jacobians[::-1], v),
@@ -119,7 +136,7 @@ vector_jacobian = Function(
     ),
     accept=(
         lambda jacobians, v: _transposed_chain(jacobians, v),
-        lambda jacobians, v: v @ np.linalg.multi_dot([*jacobians[::-1], np.eye(jacobians[0].shape[1])]),
+        lambda jacobians, v: np.linalg.multi_dot([v, *jacobians[::-1]]),
     ),
 )
 

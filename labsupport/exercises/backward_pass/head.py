@@ -103,7 +103,21 @@ def _head_cases(rng: np.random.Generator) -> list[Case]:
         h, U = rng.normal(size=(N, d)).astype(dtype), rng.normal(size=(d, V)).astype(dtype)
         return Case(args=(h, U, rng.integers(0, V, N)), label=f"{np.dtype(dtype).name}, h ({N}, {d}), U ({d}, {V})")
 
-    return [one(1, 2, 7), one(5, 3, 4), one(4, 6, 6), one(8, 4, 11, np.float32), one(3, 1, 2)]
+    levels = np.array([[1000.0], [-1000.0]]), np.array([[0.5, 0.75, 1.0, 1.5]]), np.array([1, 2])
+    return [
+        *(one(1, 2, 7), one(5, 3, 4), one(4, 6, 6), one(8, 4, 11, np.float32), one(3, 1, 2)),
+        Case(args=levels, label="float64, a row of large logits and one of very negative ones"),
+    ]
+
+
+def _by_exponentials(h: Array, U: Array, y: Array, *, shift: bool) -> Any:
+    """Softmax without a shift, or with one shift for all rows."""
+    z = h @ U
+    with np.errstate(all="ignore"):
+        e = np.exp(z - z.max() if shift else z)
+        dz = e / e.sum(axis=-1, keepdims=True)
+    dz[np.arange(len(y)), y] -= 1
+    return dz / len(y) @ U.T, h.T @ (dz / len(y))
 
 
 def _swapped(h: Array, U: Array, y: Array) -> Any:
@@ -138,9 +152,8 @@ LM_HEAD_BACKWARD = Function(
         "labels `y`."
     ),
     contract=(
-        "`h`: (N, d), `U`: (d, V), float32 or float64; `y`: (N,) integers in [0, V). Result: a tuple, `dh` (N, d) and "
-        "`dU` "
-        "(d, V). Inputs stay as they are."
+        "`h`: (N, d), `U`: (d, V), float32 or float64, logits of any size; `y`: (N,) integers in [0, V). Result: a "
+        "tuple, `dh` (N, d) and `dU` (d, V). Inputs stay as they are."
     ),
     hints=(
         "First dz: softmax of each row, minus 1 at the label, divided by N.",
@@ -177,6 +190,19 @@ LM_HEAD_BACKWARD = Function(
             answer=_one_softmax,
             message="Your probabilities sum to 1 over the whole batch. Each row of logits has a softmax of its own.",
             section="12.3",
+        ),
+        Mistake(
+            name="naive-overflow",
+            answer=lambda h, U, y: _by_exponentials(h, U, y, shift=False),
+            message="Your softmax overflows on large logits. Subtract the maximum of each row.",
+            section="5.2",
+        ),
+        Mistake(
+            name="global-shift",
+            answer=lambda h, U, y: _by_exponentials(h, U, y, shift=True),
+            message="You subtracted the maximum of the whole array. A row far below it becomes 0/0: each row needs its "
+            "own maximum.",
+            section="5.2",
         ),
         Mistake(name="swapped", answer=_swapped, message="The two results are in the wrong order: dh first, then dU."),
         Mistake(

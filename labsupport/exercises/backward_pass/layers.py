@@ -63,7 +63,14 @@ EMBEDDING_BACKWARD = Function(
     oracle=_embedding_backward,
     cases=_embedding_cases,
     tolerance=Tolerance(c=4, depth=lambda ids, dx, V: ids.size),
+    dtype="exact",
     mistakes=(
+        Mistake(
+            name="float64-table",
+            answer=lambda ids, dx, V: _embedding_backward(ids, dx, V).astype(np.float64),
+            message="Your table is float64, as `np.zeros` makes it where no dtype is given. The contract keeps that of "
+            "`dx`.",
+        ),
         Mistake(
             name="last-wins",
             answer=_embedding_last,

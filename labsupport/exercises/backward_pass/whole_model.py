@@ -25,13 +25,21 @@ def _norm_cases(rng: np.random.Generator) -> list[Case]:
             grads[f"layers.{layer}.down"] = scale * rng.normal(size=(4, 3))
         return Case(args=(grads, layers), label=label)
 
+    large = {f"layers.{i}.query": np.full((2, 2), 300 + i, np.float16) for i in range(2)}
     zero = {"layers.0.query": np.zeros((2, 2)), "layers.1.query": np.ones((2, 2)), "head": np.ones((2, 3))}
     return [
         one(2, "two layers"),
         one(12, "twelve layers"),
         one(1, "one layer"),
         Case(args=(zero, 2), label="a layer whose gradient is 0"),
+        Case(args=(large, 2), label="float16, gradients near 300"),
     ]
+
+
+def _narrow_norms(grads: dict[str, Array], layers: int) -> Array:
+    with np.errstate(over="ignore"):
+        own = [[g for name, g in grads.items() if name.startswith(f"layers.{i}.")] for i in range(layers)]
+        return np.sqrt(np.array([np.sum([np.sum(g**2) for g in layer], dtype=np.float64) for layer in own]))
 
 
 NORMS_BY_LAYER = Function(
@@ -41,9 +49,8 @@ NORMS_BY_LAYER = Function(
     title="One norm for each layer",
     prompt="Write `norms(grads, layers)`: the gradient norm of each layer, over all its tensors together.",
     contract=(
-        "`grads`: dict from names such as `layers.3.query`, `embedding`, `head` to arrays; `layers`: L ≥ 1, each layer "
-        "has at "
-        "least one tensor. Result: (L,) float64, entry l for layer l."
+        "`grads`: dict from names such as `layers.3.query`, `embedding`, `head` to arrays of float16, float32 or "
+        "float64; `layers`: L ≥ 1, each layer has at least one tensor. Result: (L,) float64, entry l for layer l."
     ),
     hints=(
         "Square, sum over all tensors of the layer, root at the end.",
@@ -53,8 +60,16 @@ NORMS_BY_LAYER = Function(
     oracle=_norms,
     cases=_norm_cases,
     tolerance=Tolerance(c=16, depth=4),
+    dtype="exact",
     lists=True,
     mistakes=(
+        Mistake(
+            name="squares-overflow",
+            answer=_narrow_norms,
+            message="Your squares are taken in the dtype of the gradients: in float16 the square of 300 is infinite. "
+            "Raise to float64 first.",
+            section="9.1",
+        ),
         Mistake(
             name="prefix",
             answer=lambda g, L: np.array(

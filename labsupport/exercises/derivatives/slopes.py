@@ -82,6 +82,11 @@ rate_of_change = Function(
     accept=(lambda f, x, step: f(x + step) / step - f(x) / step,),
 )
 
+
+def _table_sum(x: float) -> float:
+    return float(5 * x**2 + 3 * np.exp(x) - np.log(x) + 7)
+
+
 derivative_table = Formula(
     **in_notebook("6.2"),
     id="derivative-of-a-sum",
@@ -92,7 +97,13 @@ derivative_table = Formula(
     checklist=(11,),
     oracle=lambda x: 10 * x + 3 * np.exp(x) - 1 / x,
     sample=lambda rng: (float(rng.uniform(0.5, 3)),),
+    tolerance=Tolerance(c=2.0**10),  # tight enough to tell a formula from a difference quotient
     mistakes=(
+        Mistake(
+            name="difference-quotient",
+            answer=lambda x: (_table_sum(x + 1e-5) - _table_sum(x - 1e-5)) / 2e-5,
+            message="That is a difference quotient: a good estimate, and no formula. Use the table, term by term.",
+        ),
         Mistake(
             name="kept-the-constant",
             answer=lambda x: 10 * x + 3 * np.exp(x) - 1 / x + 7,

@@ -85,6 +85,9 @@ def _encode_cases(rng: np.random.Generator) -> list[Case]:
         (math.nan, fp16, "NaN"),
         (4097.0, (8, 10), "4097 with 8 and 10 bits"),
         (15.7, (3, 2), "15.7 with 3 and 2 bits"),
+        (2049 + 2.0**-30, fp16, "2049 + 2^-30 in FP16, just above a tie"),
+        (1 + 2.0**-8 + 2.0**-20, bf16, "1 + 2^-8 + 2^-20 in BF16, just above a tie"),
+        (1e30, bf16, "1e30 in BF16"),
     ]
     cases = [Case(args=(x, *bits), label=label) for x, bits, label in shown]
     for bits in (fp16, bf16, (4, 3), (6, 5)):
@@ -182,6 +185,12 @@ FP_ENCODE = Function(
             name="saturated",
             answer=_rounder(overflow="max"),
             message="Beyond the largest number you return that number. The contract asks for an infinity.",
+        ),
+        Mistake(
+            name="rounded-twice",
+            answer=lambda x, e, m: _rounder()(float(np.float32(x)), e, m),
+            message="You rounded to float32 first. A number just above a tie becomes the tie, and the second rounding "
+            "goes the wrong way.",
         ),
         Mistake(
             name="overflow-before-rounding",

@@ -23,6 +23,7 @@ def _tensor_cases(rng: np.random.Generator) -> list[Case]:
         ("NaN in the last", [good[0], good[1], with_nan]),
         ("float16 with inf", [np.ones(3, np.float16), np.array([1, np.inf], np.float16)]),
         ("large and finite", [np.array([1e300, -1e300]), np.array([65504], np.float16)]),
+        ("large and finite, though their sum is not", [np.full(2, 1.5e308), np.full(2, 6e4, np.float16)]),
         ("both signs of infinity", [good[0], np.array([np.inf, -np.inf])]),
         ("an empty list", []),
     ]
@@ -65,6 +66,11 @@ FIRST_NONFINITE = Function(
             name="by-the-sum",
             answer=quiet(lambda ts: next((i for i, x in enumerate(ts) if np.isnan(x.sum())), -1)),
             message="A sum that is NaN tells of NaN or of infinities of both signs, and of no single infinity.",
+        ),
+        Mistake(
+            name="finite-sum",
+            answer=quiet(lambda ts: next((i for i, x in enumerate(ts) if not np.isfinite(x.sum())), -1)),
+            message="You ask whether the sum is finite. Finite numbers may add up to an infinity.",
         ),
         Mistake(
             name="by-size",

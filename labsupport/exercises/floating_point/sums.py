@@ -172,7 +172,10 @@ KAHAN_SUM = Function(
     cases=_kahan_cases,
     tolerance=Tolerance(c=1.5, scale=_magnitude),
     dtype="exact",
-    forbidden_calls=("math.fsum", "np.sum", "np.float64", "np.longdouble", ".astype", ".sum", "sum"),
+    forbidden_calls=(
+        *("math.fsum", "np.sum", ".sum", "sum"),
+        *("np.float64", "np.longdouble", "float", ".astype", ".item", ".tolist"),  # all of them widen
+    ),
     mistakes=(
         Mistake(
             name="plain-loop",

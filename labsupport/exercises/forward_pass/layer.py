@@ -19,6 +19,7 @@ def _layer(
     *,
     causal: bool = True,
     scaled: bool = True,
+    by_d: bool = False,
     first: bool = True,
     second: bool = True,
     pre: bool = True,
@@ -39,6 +40,8 @@ def _layer(
     Q, K, V = (split(a @ W[name]) for name in ("query", "key", "value"))
     if not scaled:
         Q = Q * np.sqrt(Q.shape[-1]).astype(Q.dtype)
+    if by_d:
+        Q = Q / np.sqrt(heads).astype(Q.dtype)
     o = attention(Q, K, V, causal=causal)
     o = (o.swapaxes(-2, -3) if swap else o).reshape(x.shape)
     y = (x if first else 0) + o @ W["output"]
@@ -101,6 +104,11 @@ TRANSFORMER_LAYER = Function(
             message="The scores are not divided by the square root of the width of a head.",
         ),
         Mistake(
+            name="scaled-by-d",
+            answer=lambda x, W, heads: _layer(x, W, heads, by_d=True),
+            message="You divided the scores by the root of d. A score sums over the width of one head, $D_h$.",
+        ),
+        Mistake(
             name="first-residual",
             answer=lambda x, W, heads: _layer(x, W, heads, first=False),
             message="The residual around attention is missing: y is x plus what attention gives.",
@@ -156,6 +164,7 @@ def _depends(
     keep: bool = False,
     atol: float = 0.0,
     last: bool = False,
+    every: bool = False,
 ) -> Array:
     before = np.asarray(forward(ids.copy()))
     T = ids.shape[1]
@@ -164,8 +173,8 @@ def _depends(
     for s in range(T):
         other = other if keep else ids.copy()
         other[:, s] = (other[:, s] + 1) % vocab
-        change = np.abs(np.asarray(forward(other)) - before).max(axis=(0, 2))
-        found[:, s] = change > atol
+        change = np.abs(np.asarray(forward(other)) - before) > atol
+        found[:, s] = change.all(axis=(0, 2)) if every else change.any(axis=(0, 2))
         if last:
             found[:-1, s] = False
     return found
@@ -178,6 +187,27 @@ def _reads(allowed: Array, rng: np.random.Generator, vocab: int, weak: float = 1
 
     def forward(ids: Array) -> Array:
         return np.tanh(np.einsum("ts,bsd->btd", weights, E[ids])) @ U
+
+    return forward
+
+
+def _leaks(rng: np.random.Generator, vocab: int, how: str) -> Callable[[Array], Array]:
+    """A causal model whose logits also move with the last token, each time in a way that a careless look misses."""
+    causal = _reads(causal_mask(5), rng, vocab)
+
+    def forward(ids: Array) -> Array:
+        logits = causal(ids)
+        last = ids[:, -1:] / vocab
+        if how == "row":
+            logits[-1] += last[-1]
+        elif how == "down":
+            logits[:, :, -1] -= last
+        elif how == "moved":
+            logits[:, :, -1] += last
+            logits[:, :, -2] -= last
+        else:
+            logits[:, :, -1] += 1e-13 * last
+        return logits
 
     return forward
 
@@ -198,6 +228,15 @@ def _probe_cases(rng: np.random.Generator) -> list[Case]:
         one("a faint leak", np.tri(5, k=2, dtype=bool), weak=1e-7),
         one("each position reads itself only", np.eye(4, dtype=bool), B=3),
         one("one token", np.ones((1, 1), bool)),
+        *(
+            Case(args=(_leaks(rng, 9, how), np.tile(np.arange(5), (3, 1)), 9), label=label)
+            for how, label in (
+                ("row", "a leak in the last row of the batch only"),
+                ("down", "a leak that lowers one logit"),
+                ("moved", "a leak from one logit into another"),
+                ("faint", "a leak of 1e-14"),
+            )
+        ),
     ]
 
 
@@ -244,6 +283,16 @@ CAUSAL_PROBE = Function(
             answer=lambda forward, ids, vocab: _depends(forward, ids, vocab, atol=1e-5),
             message="A tolerance hides a faint leak. Logits that do not depend on a token keep their bits: compare "
             "exactly.",
+        ),
+        Mistake(
+            name="first-row",
+            answer=lambda forward, ids, vocab: _depends(lambda x: forward(x)[:1], ids, vocab),
+            message="You compared the first row of the batch only. Any row may show the leak.",
+        ),
+        Mistake(
+            name="every-logit",
+            answer=lambda forward, ids, vocab: _depends(forward, ids, vocab, every=True),
+            message="You asked whether all logits change. One that does is a leak.",
         ),
         Mistake(
             name="last-position",

@@ -1,5 +1,7 @@
 """Exercises of chapter 11 on comparing a kernel with a reference, and on percentiles of times."""
 
+import math
+
 import numpy as np
 
 from labsupport.grading import Case, Exercise, Function, Mistake, Tolerance
@@ -26,6 +28,15 @@ def _agree_cases(rng: np.random.Generator) -> list[Case]:
     near_zero[1, 0] = 0.0
     moved = near_zero.copy()
     moved[1, 0] = 10 * eps64
+    wide = np.array([[-1000.0, 1.0], [2.0, 3.0]])  # its largest magnitude is that of a negative element
+    near = wide.astype(np.float32)
+    near[0, 1] += np.float32(4096 * eps32)
+    level = np.ones((3, 4))
+    apart = level.copy()
+    apart[1, 1] += 60 * eps64
+    tie = np.array([2.0, 1 + 0.9 * 2.0**-24])
+    infinite = r.copy()
+    infinite[2, 2] = np.inf
     return [
         Case(args=(r.astype(np.float32), r, 32.0), label="the reference rounded to float32"),
         Case(args=(r.copy(), r, 32.0), label="the reference itself"),
@@ -34,6 +45,14 @@ def _agree_cases(rng: np.random.Generator) -> list[Case]:
         Case(args=(r + 1e-9, r, 32.0), label="float64, all elements off by 1e-9"),
         Case(args=(with_nan, r, 32.0), label="float64, one NaN"),
         Case(args=(moved, near_zero, 32.0), label="float64, 10 eps where the reference is 0"),
+        Case(args=(near, wide, 32.0), label="float32, an error of 4096 eps beside an element of -1000"),
+        Case(args=(apart, level, 32.0), label="float64, twelve ones, one of them off by 60 eps"),
+        Case(
+            args=(np.array([1.0, 0.5 + 32 * eps64]), np.array([1.0, 0.5]), 32.0),
+            label="float64, an error exactly on the limit",
+        ),
+        Case(args=(tie.astype(np.float32), tie, 0.2), label="float32, a limit below half a unit in the last place"),
+        Case(args=(infinite, r, 32.0), label="float64, one infinity"),
     ]
 
 
@@ -93,6 +112,47 @@ KERNELS_AGREE = Function(
             message="A NaN passes: every comparison with it is False, also 'greater'. Ask whether all are within.",
         ),
         Mistake(
+            name="no-scale",
+            answer=lambda x, r, f: bool((np.abs(x.astype(np.float64) - r) <= f * np.finfo(x.dtype).eps).all()),
+            message="Your limit does not grow with the reference. Rounding errors are relative: scale eps by its "
+            "largest magnitude.",
+        ),
+        Mistake(
+            name="signed-scale",
+            answer=lambda x, r, f: bool(
+                (np.abs(x.astype(np.float64) - r) <= f * np.finfo(x.dtype).eps * r.max()).all()
+            ),
+            message="You took the largest element, sign and all. The scale is the largest magnitude.",
+        ),
+        Mistake(
+            name="norm-as-scale",
+            answer=lambda x, r, f: bool(
+                (np.abs(x.astype(np.float64) - r) <= f * np.finfo(x.dtype).eps * np.linalg.norm(r)).all()
+            ),
+            message="You took the norm of the whole reference as scale. It grows with the number of elements.",
+        ),
+        Mistake(
+            name="scale-of-the-result",
+            answer=lambda x, r, f: bool(
+                (np.abs(x.astype(np.float64) - r) <= f * np.finfo(x.dtype).eps * np.abs(x).max()).all()
+            ),
+            message="You scaled by the result under test. A result that is infinite then allows itself everything.",
+        ),
+        Mistake(
+            name="compared-in-x-dtype",
+            answer=lambda x, r, f: bool(
+                (np.abs(x - r.astype(x.dtype)) <= f * np.finfo(x.dtype).eps * np.abs(r).max()).all()
+            ),
+            message="You rounded the reference to the dtype of x before you compared, and lost what it knew better.",
+        ),
+        Mistake(
+            name="strict",
+            answer=lambda x, r, f: bool(
+                (np.abs(x.astype(np.float64) - r) < f * np.finfo(x.dtype).eps * np.abs(r).max())[x != r].all()
+            ),
+            message="An error exactly on the limit lies within it.",
+        ),
+        Mistake(
             name="relative-each",
             answer=lambda x, r, f: bool(
                 (np.abs(x.astype(np.float64) - r) <= f * np.finfo(x.dtype).eps * np.abs(r)).all()
@@ -123,6 +183,8 @@ def _rank_cases(rng: np.random.Generator) -> list[Case]:
         Case(args=(np.array([3.0, 1.0]), 50), label="two times, q = 50"),
         Case(args=(np.array([7.0]), 99), label="one time, q = 99"),
         Case(args=(drawn, 100), label="37 times, q = 100"),
+        Case(args=(hundred, 7), label="100 different times, q = 7"),
+        Case(args=(rng.permutation(1000) + 1.0, 99), label="1000 different times, q = 99"),
     ]
 
 
@@ -149,6 +211,12 @@ NEAREST_RANK = Function(
             message="The rank counts from 1, an index from 0: you are one place too far.",
         ),
         Mistake(
+            name="quotient-rounded",
+            answer=lambda t, q: float(np.sort(t)[int(np.ceil(q / 100 * len(t))) - 1]),
+            message="`q / 100` is rounded, and the ceiling turns the last bit into a whole rank: 0.07 times 100 is a "
+            "little above 7. `np.percentile` does the same. Multiply first, divide then.",
+        ),
+        Mistake(
             name="unsorted",
             answer=lambda t, q: float(t[int(np.ceil(q / 100 * len(t) - 1e-9)) - 1]),
             message="The times are in the order of measurement. Sort a copy first.",
@@ -165,7 +233,10 @@ NEAREST_RANK = Function(
             message="You counted from the slowest run. p99 has 99 percent of the runs at or below it.",
         ),
     ),
-    accept=(lambda t, q: np.percentile(t, q, method="inverted_cdf"),),
+    accept=(
+        lambda t, q: np.sort(t)[math.ceil(q * len(t) / 100) - 1],
+        lambda t, q: sorted(t)[-(-q * len(t) // 100) - 1],
+    ),
 )
 
 EXERCISES: tuple[Exercise, ...] = (

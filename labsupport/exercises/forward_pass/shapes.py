@@ -64,6 +64,7 @@ def _embed_cases(rng: np.random.Generator) -> list[Case]:
         Case(args=(np.array([[4, 4, 0, 4]]), E, pos), label="ids with a token that occurs three times"),
         Case(args=(np.array([[0, -1]]), E, pos), raises=ValueError, label="an id of -1"),
         Case(args=(np.array([[0, 5]]), E, pos), raises=ValueError, label="an id equal to V"),
+        Case(args=(np.array([[0, 1], [2, -3]]), E, pos), raises=ValueError, label="an id of -3 in the second row"),
     ]
 
 

@@ -26,6 +26,7 @@ def _square_cases(rng: np.random.Generator) -> list[Case]:
         Case(args=(np.array([[0.5, 0.0], [10.0, 0.25]]),), label="lower triangular, large corner"),
         Case(args=(Q * np.array([1.5, -0.5, 0.2, 0.1]) @ Q.T,), label="symmetric (4, 4)"),
         Case(args=(np.array([[-0.7]]),), label="(1, 1)"),
+        Case(args=(np.array([[1.0, -4.0, 0.0], [1.0, 0.5, 0.0], [3.0, 1.0, 0.4]]),), label="a complex pair, sheared"),
     ]
 
 

@@ -13,6 +13,7 @@ Array = np.ndarray
 
 def _cosine_cases(rng: np.random.Generator) -> list[Case]:
     x, y = rng.normal(size=(2, 3, 5))
+    short = 3e-9 * x / np.linalg.norm(x, axis=-1, keepdims=True)
     return [
         Case(args=(x[0], y[0]), label="float64 (5,)"),
         Case(args=(x, y), label="float64 (3, 5)"),
@@ -22,6 +23,9 @@ def _cosine_cases(rng: np.random.Generator) -> list[Case]:
         Case(args=(np.zeros(4), np.zeros(4)), label="two vectors of zeros"),
         Case(args=(x.astype(np.float32), y.astype(np.float32)), label="float32 (3, 5)"),
         Case(args=(np.asfortranarray(x), y[:, ::-1]), label="Fortran order and negative stride"),
+        Case(args=(rng.normal(size=(2, 3, 4)), rng.normal(size=(3, 4))), label="float64 (2, 3, 4) with (3, 4)"),
+        Case(args=(short, 5 * y), label="a vector shorter than 1e-8"),
+        Case(args=(short, 0.1 * short / 3e-9), label="the same, and the other one of length 0.1"),
     ]
 
 
@@ -55,6 +59,7 @@ def _close_cases(rng: np.random.Generator) -> list[Case]:
         (np.array([1.0, 9.0]), np.array([1.0, 2.0]), 0.1, 0.1, "one entry off"),
         (np.array([-1.0]), np.array([1.0]), 0.5, 0.5, "opposite sign"),
         (np.array([-1.05]), np.array([-1.0]), 0.1, 0.0, "negative reference"),
+        (np.array([1.15]), np.array([1.0]), 0.1, 0.1, "within the sum of both allowances"),
     ]
     return [Case(args=(a, b, rtol, atol), label=label) for a, b, rtol, atol, label in cases]
 
@@ -160,6 +165,21 @@ EXERCISES: tuple[Exercise, ...] = (
                 answer=_cosine_with(lambda a, b: np.maximum(a**2, 1e-8) * np.maximum(b**2, 1e-8)),
                 message="You divided by the squares of the lengths. Take the roots.",
             ),
+            Mistake(
+                name="product-bounded",
+                answer=_cosine_with(lambda a, b: np.maximum(a * b, 1e-8)),
+                message="You bounded the product of the lengths. Each of the two lengths is at least 1e-8.",
+            ),
+            Mistake(
+                name="eps-added",
+                answer=_cosine_with(lambda a, b: (a + 1e-8) * (b + 1e-8)),
+                message="You added 1e-8 to the lengths. They are bounded below by it; longer ones stay as they are.",
+            ),
+            Mistake(
+                name="only-zeros",
+                answer=_cosine_with(lambda a, b: np.where(a * b == 0, 1.0, a * b)),
+                message="You treat only zeros as a case of their own. Any length below 1e-8 counts as 1e-8.",
+            ),
         ),
         accept=(
             lambda x, y: (
@@ -205,6 +225,11 @@ EXERCISES: tuple[Exercise, ...] = (
                 name="strict",
                 answer=lambda a, b, rtol, atol: bool(np.all((np.abs(a - b) < atol + rtol * np.abs(b)) | (a == b))),
                 message="Exactly on the limit is still close: the rule says at most.",
+            ),
+            Mistake(
+                name="larger-allowance",
+                answer=lambda a, b, rtol, atol: bool(np.all(np.abs(a - b) <= np.maximum(atol, rtol * np.abs(b)))),
+                message="You took the larger of the two allowances, as `math.isclose` does. Here they are added.",
             ),
             Mistake(
                 name="any",
@@ -390,7 +415,10 @@ EXERCISES: tuple[Exercise, ...] = (
         oracle=np.linalg.solve,
         cases=_solve_cases,
         tolerance=Tolerance(c=64, depth=lambda A, b: A.shape[0]),
-        forbidden_calls=("np.linalg.inv", "np.linalg.pinv", "scipy.linalg.inv", "scipy.linalg.pinv", ".inv", ".pinv"),
+        forbidden_calls=(
+            *("np.linalg.inv", "np.linalg.pinv", "scipy.linalg.inv", "scipy.linalg.pinv", ".inv", ".pinv"),
+            *("np.linalg.matrix_power", "np.linalg.tensorinv"),  # inverses under another name
+        ),
         mistakes=(
             Mistake(
                 name="transposed",

@@ -87,7 +87,14 @@ CLIP_GLOBAL_NORM = Function(
     cases=_clip_cases,
     tolerance=Tolerance(c=4, depth=lambda grads, c: sum(g.size for g in grads)),
     dtype="exact",
+    fresh=True,
     mistakes=(
+        Mistake(
+            name="untouched-list",
+            answer=lambda grads, c: grads if _least(optim.global_norm(grads), c) == 1 else _clip(grads, c),
+            message="Where nothing is to be clipped you return the list you were given, so whoever changes the result "
+            "changes the gradients. The contract asks for new arrays.",
+        ),
         Mistake(
             name="tensor-by-tensor",
             answer=lambda grads, c: [_clip([g], c)[0] for g in grads],

@@ -251,6 +251,13 @@ INIT_STD = Function(
             message="You used Xavier's rule for both. For ReLU, Kaiming's looks at the inputs only.",
         ),
         Mistake(
+            name="rules-swapped",
+            answer=lambda shape, activation: (
+                optim.xavier_std(*shape) if activation == "relu" else optim.kaiming_std(shape[0])
+            ),
+            message="The two rules are in each other's place: Xavier's goes with tanh, Kaiming's with ReLU.",
+        ),
+        Mistake(
             name="kaiming-for-all",
             answer=lambda shape, activation: optim.kaiming_std(shape[0]),
             message="You used Kaiming's rule for both. Tanh keeps both signs, so Xavier's is due.",

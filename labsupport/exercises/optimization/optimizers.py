@@ -178,6 +178,7 @@ ADAM_STEP = Function(
     points=2,
     level="medium",
     oracle=_adam,
+    fresh=True,
     cases=lambda rng: [Case(args=args, label=label) for label, args in _adam_inputs(rng)],
     tolerance=_STATE,
     dtype="exact",
@@ -283,6 +284,7 @@ ADAMW_STEP = Function(
     ),
     level="medium",
     oracle=_adamw,
+    fresh=True,
     cases=lambda rng: (
         [Case(args=(*args, 0.1), label=f"{label}, decay 0.1") for label, args in _adam_inputs(rng)]
         + [Case(args=(*_adam_inputs(rng)[0][1], 0.0), label="decay 0")]

@@ -148,6 +148,8 @@ def _sampling_cases(rng: np.random.Generator) -> list[Case]:
     tenths = np.full((1, 10), 0.1)
     below_one = np.array([np.nextafter(1.0, 0.0)])
     even = np.full((3, 50_000), 1 / 50_000, dtype=np.float32)
+    narrow = np.array([[0.1, 0.2, 0.3, 0.4]], dtype=np.float32)  # sums to a little more than 1
+    below_edge = np.nextafter(np.cumsum(narrow[0], dtype=np.float64)[1:2], 0)
     rows = np.array([[0.5, 0.25, 0.25], [0.125, 0.25, 0.625]])
     return [
         Case(args=(rows, np.array([0.6, 0.1])), label="2 rows of 3 categories"),
@@ -161,6 +163,7 @@ def _sampling_cases(rng: np.random.Generator) -> list[Case]:
         Case(args=(tenths, below_one), label="rounding leaves u at the last sum"),
         Case(args=(np.pad(tenths, ((0, 0), (0, 2))), below_one), label="the same, with two zeros at the end"),
         Case(args=(even, np.array([0.3, 0.7, 0.9])), label="float32, 50,000 categories"),
+        Case(args=(narrow, below_edge), label="float32, u just below an edge"),
     ]
 
 
@@ -189,6 +192,11 @@ sample_categorical = Function(
             name="edge",
             answer=_sample_on_the_edge,
             message="On an edge you return the category that ends there. The sum must be strictly larger than $u$.",
+        ),
+        Mistake(
+            name="sums-rescaled",
+            answer=lambda p, u: _sample(np.cumsum(p, axis=1, dtype=float)[:, -1:] ** -1 * p, u),
+            message="You divided by the row's sum, which moves every edge a little. The sums are taken as they are.",
         ),
         Mistake(
             name="no-cumsum",

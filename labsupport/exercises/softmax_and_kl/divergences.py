@@ -20,6 +20,8 @@ def _distributions(rng: np.random.Generator) -> list[tuple[str, Array]]:
         ("float64 (6,), one axis", rng.dirichlet(np.ones(6))),
         ("float32 (2, 4)", rng.dirichlet(np.ones(4), 2).astype(np.float32)),
         ("float64 (3, 4), some probabilities 0", with_zeros),
+        ("float64 (2, 3, 4)", rng.dirichlet(np.ones(4), (2, 3))),
+        ("float64 (2,), almost certain", np.array([1 - 1e-9, 1e-9])),
     ]
 
 
@@ -95,6 +97,7 @@ def _pairs(rng: np.random.Generator) -> list[Case]:
         Case(args=(zero, np.array([0.25, 0.25, 0.5])), label="float64 (3,), p is 0 somewhere"),
         Case(args=(np.array([0.25, 0.25, 0.5]), zero), label="float64 (3,), q is 0 where p is not"),
         Case(args=(p, p.copy()), label="float64 (3, 5), equal distributions"),
+        Case(args=tuple(rng.dirichlet(np.ones(4), (2, 2, 3))), label="float64 (2, 3, 4)"),
     ]
 
 

@@ -25,6 +25,8 @@ def labelled_rows(rng: np.random.Generator) -> list[tuple[str, Array]]:
         ("float32 (2, 4), logits near 10,000", (10_000 + rng.normal(size=(2, 4))).astype(np.float32)),
         ("float64 (3, 4), rows near 0, 1000 and -1000", levels),
         ("float32 (3, 4), some logits -inf", masked),
+        ("float64 (2, 3), a row 2,000 wide", np.array([[1000.0, 0.0, -1000.0], [0.0, 1.0, 2.0]])),
+        ("float64 (4,), one logit far below", np.array([0.5, 0.0, 1.0, -1500.0])),
     ]
 
 

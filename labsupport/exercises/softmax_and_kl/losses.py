@@ -13,12 +13,25 @@ from labsupport.ops import softmax as ops
 Array = np.ndarray
 
 
+def _hard_rows(rng: np.random.Generator) -> tuple[Array, Array]:
+    """Rows at three levels, which need a maximum each, and a row too wide for any shift but its maximum."""
+    levels = rng.normal(size=(3, 4)) + np.array([[0.0], [1000.0], [-1000.0]])
+    return levels, np.array([[1000.0, 0.0, -1000.0], [0.0, 1.0, 2.0]])
+
+
+def _global_shift(z: Array) -> tuple[Array, Array]:
+    """Exponentials and their row sums after one shift for the whole array."""
+    e = np.exp(z - z.max(initial=-np.inf))
+    return e, e.sum(axis=-1, keepdims=True)
+
+
 def _ignored_cases(rng: np.random.Generator) -> list[Case]:
     z = rng.normal(0, 2, (6, 5))
     some = np.array([2, -100, 0, 4, -100, 1])
     unknown = z.copy()
     unknown[1] = np.nan
     far = np.array([[0.0, 900.0, 0.0], [5.0, 5.0, 5.0], [1.0, 2.0, 3.0]])
+    levels, wide = _hard_rows(rng)
     return [
         Case(args=(z, np.array([2, 1, 0, 4, 3, 1]), -100), label="float64 (6, 5), nothing ignored"),
         Case(args=(z, some, -100), label="float64 (6, 5), two labels ignored"),
@@ -26,6 +39,8 @@ def _ignored_cases(rng: np.random.Generator) -> list[Case]:
         Case(args=(z, np.array([2, 0, 1, 4, 0, 0]), 0), label="float64 (6, 5), the padding label 0 ignored"),
         Case(args=(unknown, some, -100), label="float64 (6, 5), an ignored row holds NaN"),
         Case(args=(far, np.array([0, 1, -100]), -100), label="float64 (3, 3), the right class far behind"),
+        Case(args=(levels, np.array([0, 3, 1]), -100), label="float64 (3, 4), rows near 0, 1000 and -1000"),
+        Case(args=(wide, np.array([0, 2]), -100), label="float64 (2, 3), a row 2,000 wide"),
     ]
 
 
@@ -39,6 +54,16 @@ def _ce(reduce: Any) -> Any:
     return quiet(lambda logits, targets, ignore_index: reduce(*_nll(logits, targets, ignore_index)))
 
 
+def _selected(log_p: Any) -> Any:
+    """The loss of the counted rows by a log-softmax of one's own."""
+
+    def loss(logits: Array, targets: Array, ignore_index: int) -> Any:
+        z, y = logits[targets != ignore_index], targets[targets != ignore_index]
+        return -log_p(z)[np.arange(len(y)), y].mean()
+
+    return quiet(loss)
+
+
 CROSS_ENTROPY_IGNORE = Function(
     id="cross-entropy-ignore",
     chapter=5,
@@ -49,8 +74,8 @@ CROSS_ENTROPY_IGNORE = Function(
         "label is not `ignore_index`, straight from the logits."
     ),
     contract=(
-        "`logits`: (N, V), float32 or float64; `targets`: (N,) integers, at least one of them counted. A row that is "
-        "ignored may hold anything, NaN included. Result: a scalar, in nats."
+        "`logits`: (N, V), float32 or float64, of any size; `targets`: (N,) integers, at least one of them counted. A "
+        "row that is ignored may hold anything, NaN included. Result: a scalar, in nats."
     ),
     hints=(
         "Select the rows that count first; everything after that is a plain mean.",
@@ -106,6 +131,20 @@ CROSS_ENTROPY_IGNORE = Function(
             section="5.3",
         ),
         Mistake(
+            name="naive-lse",
+            answer=_selected(lambda z: z - np.log(np.exp(z).sum(-1, keepdims=True))),
+            message="Your log-sum-exp overflows on large logits, and is the logarithm of 0 on very negative ones. Take "
+            "the maximum of the row out of it first.",
+            section="5.3",
+        ),
+        Mistake(
+            name="global-shift",
+            answer=_selected(lambda z: z - z.max() - np.log(_global_shift(z)[1])),
+            message="You shifted every row by the maximum of the whole array. A row far below it underflows to the "
+            "logarithm of 0. Each row needs its own maximum.",
+            section="5.2",
+        ),
+        Mistake(
             name="multiplied-by-mask",
             answer=quiet(
                 lambda z, y, ignore: (
@@ -137,6 +176,7 @@ def _one_hot(logits: Array, targets: Array) -> Array:
 
 def _grad_cases(rng: np.random.Generator) -> list[Case]:
     z = rng.normal(0, 2, (4, 6))
+    levels, wide = _hard_rows(rng)
     return [
         Case(args=(z, np.array([5, 0, 2, 2])), label="float64 (4, 6)"),
         Case(args=(z.astype(np.float32), np.array([5, 0, 2, 2])), label="float32 (4, 6)"),
@@ -144,6 +184,8 @@ def _grad_cases(rng: np.random.Generator) -> list[Case]:
         Case(args=(rng.normal(0, 2, (1, 3)), np.array([1])), label="float64 (1, 3), a batch of one"),
         Case(args=(np.zeros((2, 2)), np.array([0, 1])), label="float64 (2, 2), all logits equal"),
         Case(args=(1000 + rng.normal(size=(3, 4)), np.array([0, 3, 1])), label="float64 (3, 4), logits near 1000"),
+        Case(args=(levels, np.array([0, 3, 1])), label="float64 (3, 4), rows near 0, 1000 and -1000"),
+        Case(args=(wide, np.array([1, 2])), label="float64 (2, 3), a row 2,000 wide"),
     ]
 
 
@@ -156,7 +198,8 @@ SOFTMAX_CE_GRAD = Function(
         "Write `grad(logits, targets)`: the gradient of the **mean** cross-entropy of the batch with respect to the "
         "logits. Derive it from $L = \\mathrm{LSE}(z) - z_y$ on paper first."
     ),
-    contract="`logits`: (B, V), float32 or float64; `targets`: (B,) integers in [0, V). Result: (B, V), same dtype.",
+    contract="`logits`: (B, V), float32 or float64, of any size; `targets`: (B,) integers in [0, V). Result: (B, V), "
+    "same dtype.",
     hints=(
         "For one row: what is the derivative of LSE with respect to $z_i$? You have met this fraction before.",
         "The second term, $-z_y$, touches one entry of the row only.",
@@ -205,6 +248,13 @@ SOFTMAX_CE_GRAD = Function(
             name="naive-overflow",
             answer=lambda z, y: (ops.softmax_naive(z) - _one_hot(z, y)) / len(y),
             message="Your softmax overflows on large logits. Subtract the row's maximum.",
+            section="5.2",
+        ),
+        Mistake(
+            name="global-shift",
+            answer=quiet(lambda z, y: (_global_shift(z)[0] / _global_shift(z)[1] - _one_hot(z, y)) / len(y)),
+            message="You shifted every row by the maximum of the whole array. A row far below it underflows to 0/0. "
+            "Each row needs its own maximum.",
             section="5.2",
         ),
     ),

@@ -94,6 +94,17 @@ SOFTMAX_STABLE = Function(
             message="You subtracted the minimum of the row, so the largest exponent is as large as the row is wide. "
             "Which entry must become 0?",
         ),
+        Mistake(
+            name="shift-by-mean",
+            answer=quiet(
+                lambda x: (
+                    np.exp(x - x.mean(axis=-1, keepdims=True))
+                    / np.exp(x - x.mean(axis=-1, keepdims=True)).sum(-1, keepdims=True)
+                )
+            ),
+            message="You subtracted the mean of the row. The largest exponent is still positive, and overflows in a "
+            "wide row. Which entry must become 0?",
+        ),
     ),
     accept=(
         lambda x: np.exp(ops.log_softmax(x)),
@@ -292,6 +303,9 @@ def _temperature_cases(rng: np.random.Generator) -> list[Case]:
     cases += [
         Case(args=(np.array([1.0, 3.0, -2.0]), 1e-6), label="float64 (3,), T = 1e-6"),
         Case(args=(np.array([2.0, 2.0, -2.0]), 1e-6), label="float64 (3,), T = 1e-6, a tie"),
+        Case(args=(np.array([0.0, 1e-6, 3e-6]), 1e-6), label="float64 (3,), T = 1e-6, logits as close"),
+        Case(args=(np.array([0.0, 1e-9, 3e-9]), 1e-9), label="float64 (3,), T = 1e-9, logits as close"),
+        Case(args=(rng.normal(0, 2, (2, 3, 4)), 0.7), label="float64 (2, 3, 4), T = 0.7"),
         Case(args=(z[0], 0.0), label="T = 0", raises=ValueError),
         Case(args=(z[0], -1.0), label="T = -1", raises=ValueError),
     ]

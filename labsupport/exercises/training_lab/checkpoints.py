@@ -86,6 +86,25 @@ def _only_nan(parameters: dict[str, Array], shapes: dict[str, tuple[int, ...]]) 
     return int(_lenient(finite=False)(parameters, shapes))
 
 
+def _counted_names(parameters: dict[str, Array], shapes: dict[str, tuple[int, ...]]) -> int:
+    if len(parameters) != len(shapes):
+        raise ValueError("names")
+    return _load_checks({name: parameters[name] for name in shapes}, shapes)  # KeyError where one is renamed
+
+
+def _ordered_names(parameters: dict[str, Array], shapes: dict[str, tuple[int, ...]]) -> int:
+    if list(parameters) != list(shapes):
+        raise ValueError("names")
+    return _load_checks(parameters, shapes)
+
+
+def _finite_sum(parameters: dict[str, Array], shapes: dict[str, tuple[int, ...]]) -> int:
+    with np.errstate(over="ignore"):
+        if not all(np.isfinite(array.sum()) for array in parameters.values()):
+            raise ValueError("finite")
+    return int(_lenient(finite=False)(parameters, shapes))
+
+
 def _load_cases(rng: np.random.Generator) -> list[Case]:
     shapes = {"embedding": (5, 4), "layers.0.gate": (4, 6), "head": (4, 5)}
 
@@ -105,6 +124,9 @@ def _load_cases(rng: np.random.Generator) -> list[Case]:
         Case(args=(drawn(head=bad), shapes), label="a NaN in head", raises=ValueError),
         Case(args=(drawn(layers__0__gate=worse), shapes), label="an infinity in a layer", raises=ValueError),
         Case(args=({"w": np.zeros((2, 3), np.float32)}, {"w": (2, 3)}), label="one parameter"),
+        Case(args=(dict(reversed(drawn().items())), shapes), label="a good file in another order"),
+        Case(args=(drawn(head=None, output=np.zeros((4, 5))), shapes), label="head renamed", raises=ValueError),
+        Case(args=({"w": np.full(4, 1.5e308)}, {"w": (4,)}), label="finite values whose sum is not"),
     ]
 
 
@@ -146,6 +168,22 @@ LOAD_CHECKS = Function(
             name="not-finite-accepted",
             answer=_lenient(finite=False),
             message="An array with a NaN was accepted. One is enough to make every loss NaN.",
+        ),
+        Mistake(
+            name="names-counted",
+            answer=_counted_names,
+            message="You compared the number of names, not the names. A renamed parameter has to be refused, by "
+            "`ValueError`.",
+        ),
+        Mistake(
+            name="order-compared",
+            answer=_ordered_names,
+            message="You compared the order of the names, too. The same parameters in another order are a good file.",
+        ),
+        Mistake(
+            name="finite-sum",
+            answer=_finite_sum,
+            message="You ask whether a sum is finite. Finite numbers may add up to an infinity.",
         ),
         Mistake(
             name="only-nan-refused",

@@ -106,6 +106,11 @@ def _join_once(ids: list[int], pair: tuple[int, int], new: int) -> list[int]:
     return list(ids)
 
 
+def _join_as_text(ids: list[int], pair: tuple[int, int], new: int) -> list[int]:
+    text = " ".join(map(str, ids)).replace(f"{pair[0]} {pair[1]}", str(new))
+    return [int(word) for word in text.split()]
+
+
 def _join_keeps_second(ids: list[int], pair: tuple[int, int], new: int) -> list[int]:
     return [new if tuple(ids[i : i + 2]) == tuple(pair) else ids[i] for i in range(len(ids))]
 
@@ -134,12 +139,19 @@ JOIN_PAIR = Function(
         Case(args=([7], (7, 7), 9), label="a single id"),
         Case(args=(rng.integers(0, 3, 30).tolist(), (1, 1), 9), label="30 ids"),
         Case(args=(rng.integers(0, 3, 30).tolist(), (0, 2), 9), label="30 ids, another pair"),
+        Case(args=([11, 2, 1, 2, 1, 22], (1, 2), 30), label="ids of two digits"),
     ],
+    fresh=True,
     mistakes=(
         Mistake(
             name="from-the-right",
             answer=_join_from_the_right,
             message="You joined from the right. With an odd run of equal ids the left-over stands at the other end.",
+        ),
+        Mistake(
+            name="as-text",
+            answer=_join_as_text,
+            message="You replaced text. In it the pair 1 2 also stands inside 11 2 and 1 22: compare numbers.",
         ),
         Mistake(name="only-once", answer=_join_once, message="You stopped after the first occurrence."),
         Mistake(
@@ -183,6 +195,7 @@ MASK_PROMPT = Function(
         Case(args=(rng.integers(0, 50, (3, 5)), rng.integers(1, 6, 3)), label="three rows"),
         Case(args=(rng.integers(1, 50, (5, 3)).T.copy().T, np.array([1, 2, 3, 1, 2])), label="Fortran order"),
     ],
+    fresh=True,
     mistakes=(
         Mistake(
             name="one-too-many",

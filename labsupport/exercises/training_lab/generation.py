@@ -16,6 +16,14 @@ def _decode_attention(q: Array, K: Array, V: Array, *, scale: float | None = Non
     return np.einsum("ht,htd->hd", softmax(scores), V)
 
 
+def _by_exponentials(q: Array, K: Array, V: Array, *, shift: bool) -> Array:
+    """Softmax without a shift, or with one shift for all heads."""
+    scores = np.einsum("hd,htd->ht", q, K) / q.dtype.type(math.sqrt(q.shape[-1]))
+    with np.errstate(all="ignore"):
+        e = np.exp(scores - scores.max() if shift else scores)
+        return np.einsum("ht,htd->hd", e / e.sum(axis=-1, keepdims=True), V)
+
+
 DECODE_ATTENTION = Function(
     id="decode-attention",
     chapter=13,
@@ -28,8 +36,8 @@ DECODE_ATTENTION = Function(
         "and values, its own included."
     ),
     contract=(
-        "`q`: (N_h, D_h); `K`, `V`: (N_h, T, D_h), float32 or float64. Scores are divided by the root of D_h. Result: "
-        "(N_h, D_h)."
+        "`q`: (N_h, D_h); `K`, `V`: (N_h, T, D_h), float32 or float64. Scores are divided by the root of D_h and may "
+        "be in the hundreds. Result: (N_h, D_h)."
     ),
     hints=(
         "Scores have shape (N_h, T): one dot product for each head and cached token.",
@@ -48,6 +56,10 @@ DECODE_ATTENTION = Function(
         Case(
             args=(400 * rng.normal(size=(2, 4)), rng.normal(size=(2, 5, 4)), rng.normal(size=(2, 5, 4))),
             label="scores in the hundreds",
+        ),
+        Case(
+            args=(np.array([[400.0], [-400.0]]), np.tile([[1.0], [1.5], [2.0]], (2, 1, 1)), rng.normal(size=(2, 3, 1))),
+            label="one head's scores far below the other's",
         ),
     ],
     tolerance=Tolerance(
@@ -73,6 +85,18 @@ DECODE_ATTENTION = Function(
                 "ht,htd->hd", softmax(np.einsum("hd,htd->ht", q, K) / math.sqrt(q.shape[-1]), axis=0), V
             ),
             message="Your weights sum to 1 over the heads. Each head has a softmax of its own, over the tokens.",
+        ),
+        Mistake(
+            name="no-maximum",
+            answer=lambda q, K, V: _by_exponentials(q, K, V, shift=False),
+            message="Large scores overflow in the exponential: subtract the maximum of each head's scores first.",
+            section="5.2",
+        ),
+        Mistake(
+            name="global-shift",
+            answer=lambda q, K, V: _by_exponentials(q, K, V, shift=True),
+            message="You subtracted the maximum over all heads. A head far below it becomes 0/0: each needs its own.",
+            section="5.2",
         ),
         Mistake(
             name="own-token-left-out",
@@ -132,6 +156,7 @@ PICK_TOKEN = Function(
         Case(args=(np.array([1.0, 3.0, 2.0, 0.0]), 0.999, 1.0, 2), label="u = 0.999, two tokens"),
         Case(args=(np.array([0.0, 1.0, 0.5, 0.2]), 0.95, 0.1, 3), label="cold"),
         Case(args=(np.array([0.0, 5.0, 0.5, 0.2]), 0.2, 50.0, 4), label="hot"),
+        Case(args=(np.array([0.0, 1.0, 2.0, 3.0]), 0.25, 0.5, 4), label="rather cold"),
         Case(args=(np.array([1000.0, 1002.0, 1001.0]), 0.5, 1.0, 3), label="logits near 1000"),
         Case(args=(np.array([-1.0, 2.0, 1.0]), 0.0, 1.0, 1), label="k = 1"),
         *(
@@ -144,6 +169,12 @@ PICK_TOKEN = Function(
             name="temperature-multiplied",
             answer=lambda z, u, T, k: _pick(z * T * T, u, T, k),
             message="You multiplied by the temperature. A low one must sharpen.",
+        ),
+        Mistake(
+            name="temperature-ignored",
+            answer=lambda z, u, T, k: _pick(z * T, u, T, k),
+            message="The temperature has no effect on your result. Dividing the probabilities and normalising again "
+            "takes it out, for example.",
         ),
         Mistake(
             name="no-filter",

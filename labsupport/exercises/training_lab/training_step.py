@@ -282,28 +282,37 @@ def _train_step(
 
 
 def _variant(
-    *, clip: str = "norm", mean: bool = True, decay: str = "decoupled", shift: int = 0, sign: int = 1
+    *,
+    clip: str = "norm",
+    mean: bool = True,
+    decay: str = "decoupled",
+    later: int = 0,
+    sign: int = 1,
+    shift: int | None = -1,
 ) -> Callable[..., Any]:
-    """A training step with one part changed."""
+    """A training step with one part changed; ``shift`` is the axis of softmax's maximum, 0 for all, None for none."""
 
     def step(W: Array, m: Array, v: Array, t: int, X: Array, y: Array, lr: float, max_norm: float) -> Any:
         logits = X @ W
-        d = softmax(logits)
+        with np.errstate(all="ignore"):
+            top = np.zeros((1, 1)) if shift is None else logits.max(axis=shift or None, keepdims=True)
+            e = np.exp(logits - top)
+            total = e.sum(axis=-1, keepdims=True)
+            d, loss = e / total, np.mean((top + np.log(total))[:, 0] - logits[np.arange(len(y)), y])
         d[np.arange(len(y)), y] -= sign
         grad = X.T @ d / (len(y) if mean else 1)
-        if clip == "norm":
-            (grad,), _ = optim.clip_by_global_norm([grad], max_norm)
-        elif clip == "torch":
-            grad = grad * min(1.0, max_norm / (float(np.sqrt((grad * grad).sum())) + 1e-6))
+        if clip in ("norm", "torch"):
+            norm = float(np.sqrt((grad * grad).sum())) + (1e-6 if clip == "torch" else 0.0)
+            grad = grad * min(1.0, max_norm / norm)
         elif clip == "entries":
             grad = np.clip(grad, -max_norm, max_norm)
         if decay == "l2":
-            new = optim.adam_step(W, grad + 0.01 * W, m, v, t + shift, lr)
+            new = optim.adam_step(W, grad + 0.01 * W, m, v, t + later, lr)
         elif decay == "none":
-            new = optim.adam_step(W, grad, m, v, t + shift, lr)
+            new = optim.adam_step(W, grad, m, v, t + later, lr)
         else:
-            new = optim.adamw_step(W, grad, m, v, t + shift, lr)
-        return *new, float(cross_entropy(logits, y))
+            new = optim.adamw_step(W, grad, m, v, t + later, lr)
+        return *new, float(loss)
 
     return step
 
@@ -321,6 +330,7 @@ def _step_cases(rng: np.random.Generator) -> list[Case]:
         v = np.zeros((d, V)) if t == 1 else 0.01 + rng.uniform(size=(d, V))
         return Case(args=(W, m, v, t, X, y, 0.1, max_norm), label=label)
 
+    wide, rows = np.array([[0.95, 0.9, 0.6]]), np.array([[1000.0], [-700.0]])
     return [
         case(6, 3, 4, 1, 100.0, 1.0, "first step, nothing to clip"),
         case(6, 3, 4, 7, 100.0, 1.0, "step 7, nothing to clip"),
@@ -328,6 +338,7 @@ def _step_cases(rng: np.random.Generator) -> list[Case]:
         case(5, 4, 3, 2, 0.05, 1.0, "step 2, clipped"),
         case(4, 2, 5, 3, 1.0, 300.0, "step 3, logits in the hundreds"),
         case(1, 2, 3, 4, 0.2, 1.0, "step 4, a single row"),
+        Case(args=(wide, 0 * wide, 0 * wide + 1, 2, rows, np.array([1, 0]), 0.1, 1.0), label="logits from -665 to 950"),
     ]
 
 
@@ -401,10 +412,23 @@ TRAIN_STEP = Function(
         ),
         Mistake(
             name="t-off-by-one",
-            answer=_variant(shift=1),
+            answer=_variant(later=1),
             message="Your bias correction uses the next step's number. `t` is the number of this step, and starts "
             "at 1.",
             section="13.6",
+        ),
+        Mistake(
+            name="naive-overflow",
+            answer=_variant(shift=None),
+            message="Your exponentials overflow where a logit is above 709. Subtract the maximum of each row.",
+            section="5.2",
+        ),
+        Mistake(
+            name="global-shift",
+            answer=_variant(shift=0),
+            message="You subtracted the maximum of the whole array. A row far below it becomes 0/0: each row needs its "
+            "own maximum.",
+            section="5.2",
         ),
         Mistake(
             name="p-without-y",
