@@ -31,6 +31,8 @@ def _agree_cases(rng: np.random.Generator) -> list[Case]:
     wide = np.array([[-1000.0, 1.0], [2.0, 3.0]])  # its largest magnitude is that of a negative element
     near = wide.astype(np.float32)
     near[0, 1] += np.float32(4096 * eps32)
+    within = r.astype(np.float32)
+    within[2, 3] += np.float32(60 * eps32)
     level = np.ones((3, 4))
     apart = level.copy()
     apart[1, 1] += 60 * eps64
@@ -46,6 +48,7 @@ def _agree_cases(rng: np.random.Generator) -> list[Case]:
         Case(args=(with_nan, r, 32.0), label="float64, one NaN"),
         Case(args=(moved, near_zero, 32.0), label="float64, 10 eps where the reference is 0"),
         Case(args=(near, wide, 32.0), label="float32, an error of 4096 eps beside an element of -1000"),
+        Case(args=(within, r, 32.0), label="float32, an error of 60 eps beside an element of 3"),
         Case(args=(apart, level, 32.0), label="float64, twelve ones, one of them off by 60 eps"),
         Case(
             args=(np.array([1.0, 0.5 + 32 * eps64]), np.array([1.0, 0.5]), 32.0),
