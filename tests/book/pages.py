@@ -53,6 +53,9 @@ LOOK = r"""() => {
       .filter(box => box.scrollWidth > box.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(box).overflowX))
       .filter(box => box.tabIndex < 0 && !box.querySelector("a, button, input, select, summary, [tabindex='0']"))
       .map(box => box.outerHTML.slice(0, 80)).slice(0, 3),
+    wide: [...document.querySelectorAll("div.math, div.math > mjx-container")]
+      .filter(box => box.scrollWidth > box.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(box).overflowX))
+      .map(box => box.textContent.slice(0, 40)).slice(0, 3),
     noalt: [...document.querySelectorAll("img:not([alt])")].map(image => image.src).slice(0, 3),
   };
 }"""
