@@ -164,9 +164,9 @@ def worksheet_rows(B: int, S: int, H: int, V: int, dtype: str = "BF16") -> list[
     return [
         ("shape of the logits", "(B, S, H) @ (H, V)", f"({B}, {S}, {V})"),
         ("FLOPs", "2·B·S·H·V", f"{flops:,} FLOP = {_ratio(flops, 10**12, 3)} TFLOP"),
-        ("bytes of the weight", "H·V·b", _bytes(weight)),
-        ("bytes of the activation", "B·S·H·b", _bytes(activation)),
-        ("bytes of the logits", "B·S·V·b", _bytes(logits)),
+        ("bytes of the weight", "H·V·e", _bytes(weight)),
+        ("bytes of the activation", "B·S·H·e", _bytes(activation)),
+        ("bytes of the logits", "B·S·V·e", _bytes(logits)),
         ("arithmetic intensity", "FLOPs / (weight + activation + logits)", f"{_ratio(flops, everything, 2)} FLOP/B"),
     ]
 
@@ -187,7 +187,7 @@ def worksheet(
     setting = ", ".join(f"{name} = {size}" for name, size in sizes.items())
     results = _table(["quantity", "formula", "value"], worksheet_rows(B, S, H, V, dtype))
     fallback = (
-        f"<p>Predict for {setting} in {dtype} (b = {WIDTHS[dtype]} bytes): the shape of the logits, the FLOPs, the "
+        f"<p>Predict for {setting} in {dtype} (e = {WIDTHS[dtype]} bytes): the shape of the logits, the FLOPs, the "
         f"bytes of weight, activation and logits, the arithmetic intensity.</p>"
         f"<details><summary>Show the results</summary>{results}</details>"
     )

@@ -86,9 +86,9 @@
           text: "(" + [B, S, V].join(", ") + ")", example: "(1, 2, 3)" },
         { key: "flops", title: "FLOPs", formula: "2·B·S·H·V", kind: "flops", value: flops,
           text: grouped(flops) + " FLOP = " + ratio(flops, 10n ** 12n, 3) + " TFLOP", example: "1e12" },
-        size("weight", "bytes of the weight", "H·V·b", weight),
-        size("activation", "bytes of the activation", "B·S·H·b", activation),
-        size("logits", "bytes of the logits", "B·S·V·b", logits),
+        size("weight", "bytes of the weight", "H·V·e", weight),
+        size("activation", "bytes of the activation", "B·S·H·e", activation),
+        size("logits", "bytes of the logits", "B·S·V·e", logits),
         { key: "intensity", title: "arithmetic intensity", formula: "FLOPs / (weight + activation + logits)", kind: "ratio",
           value: [flops, all], text: ratio(flops, all, 2) + " FLOP/B", example: "100" }
       ];
