@@ -5,11 +5,13 @@ interpreted; the clock and the ceilings need a GPU. No call of a baseline may ta
 than the record says.
 """
 
+import gc
 import math
 import platform
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -22,13 +24,15 @@ __all__ = [
     "Prepared",
     "compare",
     "inputs_of",
+    "kept_precision",
     "launch_of",
     "prepare",
     "simt_arguments",
 ]
 
-#: Bytes written between two timed calls, several times any GPU's L2 cache.
+#: Bytes read before a timed call, several times any GPU's L2 cache, and how often: meanwhile the call is queued.
 FLUSH_BYTES = 1 << 29
+FLUSHES = 4
 #: Elements that are compared in float64 at once.
 CHUNK = 1 << 26
 
@@ -61,6 +65,10 @@ class Bench:
         """Wait for the device."""
         raise NotImplementedError
 
+    def release(self) -> None:
+        """Give back the memory of a run that is over; raise where the device no longer answers."""
+        raise NotImplementedError
+
     def ceilings(self) -> dict[str, Any]:
         """Measure the bandwidth of a copy and the speed of the vendor's products."""
         raise NotImplementedError
@@ -72,6 +80,18 @@ class Bench:
     def versions(self) -> dict[str, str]:
         """Return the versions of what takes part."""
         raise NotImplementedError
+
+
+@contextmanager
+def kept_precision() -> Iterator[None]:
+    """Set back afterwards in which precision torch multiplies float32: a run sets it as its record says."""
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 # -- inputs, calls and truth -----------------------------------------------------------------
@@ -130,20 +150,10 @@ def _triton(run: Run, inputs: tuple[Any, ...]) -> Prepared:
 
 
 def _tile(run: Run) -> dict[str, int] | None:
-    """Return the tile that the run was launched with."""
-    from dataclasses import asdict
-
+    """Return the sizes that the run was launched with."""
     from labsupport.cuda import triton_ops
 
-    if run.operation == "matmul":
-        tile = triton_ops.tuned_tile(run.dtype, run.precision or "ieee")
-        return asdict(tile) if tile else None
-    if run.operation == "flash_attention":
-        kind = "half" if run.dtype != "float32" else str(run.precision)
-        names = ("BM", "BN", "num_warps", "num_stages")
-        return dict(zip(names, triton_ops.flash_tile(run.shape["D"], kind), strict=True))
-    block, warps, _ = triton_ops.row_launch(run.operation, run.shape["columns"])
-    return {"BLOCK": block, "num_warps": warps}
+    return triton_ops.latest_launch(run.operation)
 
 
 def _baselines(run: Run, inputs: tuple[Any, ...]) -> dict[str, Callable[[], Any]]:
@@ -168,13 +178,27 @@ def _baselines(run: Run, inputs: tuple[Any, ...]) -> dict[str, Callable[[], Any]
     }
     if run.operation in eager:
         function = eager[run.operation]
+        compiled = _compiled_when_called(function)
         if run.operation == "cross_entropy":
             makers["eager"] = lambda: partial(_loss_and_gradient, function, *inputs)
-            makers["compiled"] = lambda: partial(_loss_and_gradient, torch.compile(function), *inputs)
+            makers["compiled"] = lambda: partial(_loss_and_gradient, compiled, *inputs)
         else:
             makers["eager"] = lambda: partial(function, *inputs)
-            makers["compiled"] = lambda: partial(torch.compile(function), *inputs)
+            makers["compiled"] = lambda: partial(compiled, *inputs)
     return {name: makers[name]() for name in run.baselines}
+
+
+def _compiled_when_called(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``torch.compile`` for these very shapes, at the first call: where it fails, only this baseline is lost."""
+
+    @cache
+    def compiled() -> Callable[..., Any]:
+        import torch
+
+        made: Callable[..., Any] = torch.compile(function, dynamic=False)
+        return made
+
+    return lambda *inputs: compiled()(*inputs)
 
 
 def _loss_and_gradient(loss: Callable[..., Any], logits: Any, targets: Any) -> tuple[Any, Any]:
@@ -327,22 +351,26 @@ def _plain_truth(run: Run, inputs: tuple[Any, ...]) -> tuple[tuple[Any, ...], tu
 
 
 class CudaBench(Bench):
-    """CUDA events around each call, with the L2 cache overwritten before it."""
+    """CUDA events around each call, with the L2 cache full of something else before it."""
 
     def __init__(self) -> None:
         import torch
 
         self._torch = torch
-        self._scratch = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+        self._scratch = torch.zeros(FLUSH_BYTES // 4, dtype=torch.float32, device="cuda")
 
     def prepare(self, run: Run, seed: int) -> Prepared:
         """Make the inputs and the calls of a run on the GPU."""
         return prepare(run, seed, "cuda")
 
     def milliseconds(self, call: Callable[[], Any]) -> float:
-        """Time one call by events; while the GPU overwrites the cache, the CPU is already queueing the call."""
+        """Time one call by events; while the GPU fills the cache, the CPU is already queueing the call.
+
+        The cache is filled by reading: what had been written there would have to be written back during the call.
+        """
         start, end = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
-        self._scratch.zero_()
+        for _ in range(FLUSHES):
+            self._scratch.sum()
         start.record()
         call()
         end.record()
@@ -352,6 +380,12 @@ class CudaBench(Bench):
     def finish(self) -> None:
         """Wait for the GPU."""
         self._torch.cuda.synchronize()
+
+    def release(self) -> None:
+        """Give back the memory of a run that is over; raise where the GPU no longer answers."""
+        gc.collect()
+        self._torch.cuda.synchronize()
+        self._torch.cuda.empty_cache()
 
     def ceilings(self) -> dict[str, Any]:
         """Measure a copy of 1 GiB and products of 8192³, the best of ten each."""

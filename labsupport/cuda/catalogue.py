@@ -15,7 +15,7 @@ __all__ = ["RUNS", "Run", "Target", "find", "source_hash"]
 
 HERE = Path(__file__).parent
 ITEM = {"float32": 4, "float16": 2, "bfloat16": 2}
-TRITON_SOURCES = ("kernels/triton_kernels.py", "triton_ops.py")
+TRITON_SOURCES = ("kernels/triton_kernels.py", "triton_ops.py", "tuning.py")
 SIMT_SOURCES = ("kernels/ladder.py", "numba_backend.py")
 
 

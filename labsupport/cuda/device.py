@@ -8,11 +8,21 @@ import ctypes
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["MIN_CAPABILITY", "NoGPUError", "Status", "describe", "require_gpu", "status"]
+__all__ = [
+    "MIN_CAPABILITY",
+    "NoGPUError",
+    "Status",
+    "describe",
+    "driver_missing",
+    "refuse",
+    "require_gpu",
+    "status",
+]
 
 #: bfloat16 and asynchronous copies came with compute capability 8.0.
 MIN_CAPABILITY = (8, 0)
@@ -68,11 +78,14 @@ def _torch() -> list[str]:
 
     if torch.version.cuda is None:
         return [f"PyTorch {torch.__version__} is a build without CUDA"]
-    if not torch.cuda.is_available():
+    try:
+        torch.cuda.init()  # says more than is_available(): that the driver is too old, for one
+        capability = torch.cuda.get_device_capability()
+    except Exception as error:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         hidden = f" (CUDA_VISIBLE_DEVICES={visible!r})" if visible is not None else ""
-        return [f"PyTorch sees no CUDA device{hidden}"]
-    capability = torch.cuda.get_device_capability()
+        told = " ".join(str(error).split()) or type(error).__name__
+        return [f"PyTorch {torch.__version__} cannot use a CUDA device{hidden}: {told[:300]}"]
     if capability < MIN_CAPABILITY:
         due = ".".join(map(str, MIN_CAPABILITY))
         return [f"the GPU has compute capability {capability[0]}.{capability[1]}, and the kernels need {due}"]
@@ -82,47 +95,56 @@ def _torch() -> list[str]:
 def _numba() -> list[str]:
     if find_spec("numba_cuda") is None:
         return ["numba-cuda is not installed"]
-    from numba import cuda
+    try:
+        from numba import config, cuda
 
-    if not cuda.is_available():
-        return ["numba-cuda does not find the GPU"]
-    from labsupport.cuda.numba_backend import has_nvvm
+        if getattr(config, "ENABLE_CUDASIM", False):
+            return ["NUMBA_ENABLE_CUDASIM=1 is set, so kernels would be simulated and not compiled"]
+        if not cuda.is_available():
+            return ["numba-cuda does not find the GPU"]
+        from labsupport.cuda.numba_backend import has_nvvm
 
-    if not has_nvvm():
+        found = has_nvvm()
+    except Exception as error:  # versions of numba, numba-cuda and NumPy that do not agree
+        return [f"numba-cuda cannot be loaded ({type(error).__name__}: {str(error)[:300]})"]
+    if not found:
         return ["numba-cuda does not find NVIDIA's nvvm and nvrtc (pip install 'numba-cuda[cu13]' brings them)"]
     return []
+
+
+def driver_missing() -> bool:
+    """Whether there is no driver at all: what a moment can tell."""
+    return bool(_driver())
 
 
 def require_gpu(what: str, instead: str, family: str = "triton") -> None:
     """Raise ``NoGPUError`` where nothing can be measured: what was asked, what is missing, what to do instead."""
     found = status(family)
     if not found:
-        raise NoGPUError(
-            f"{what} needs a CUDA GPU, and there is none usable here: {'; '.join(found.missing)}. "
-            f"Nothing was measured. {instead}"
-        )
+        raise refuse(what, instead, found.missing)
+
+
+def refuse(what: str, instead: str, missing: Sequence[str]) -> NoGPUError:
+    """Return the error that says what was asked, what is missing, and what to do instead."""
+    return NoGPUError(
+        f"{what} needs a CUDA GPU, and there is none usable here: {'; '.join(missing)}. Nothing was measured. {instead}"
+    )
+
+
+#: What nvidia-smi is asked, and where the answers go.
+ASKED = ("driver_version", "clocks.sm", "clocks.mem", "clocks.max.sm", "power.limit")
 
 
 def describe() -> dict[str, Any]:
-    """Return the GPU's name, size, driver and clocks as they are now. Needs a GPU."""
+    """Return the GPU's name, size, driver and clocks as they are now. Needs a GPU.
+
+    Where nvidia-smi is missing or fails, the clocks are None and the driver is named by the CUDA version it serves.
+    """
     import torch
 
     properties = torch.cuda.get_device_properties(0)
-    asked = ("driver_version", "clocks.sm", "clocks.mem", "clocks.max.sm", "power.limit")
-    done = subprocess.run(
-        # By its identity: CUDA_VISIBLE_DEVICES numbers the GPUs anew, and nvidia-smi does not see it.
-        [
-            "nvidia-smi",
-            f"--id=GPU-{properties.uuid}",
-            f"--query-gpu={','.join(asked)}",
-            "--format=csv,noheader,nounits",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-    )
-    driver, sm, memory, sm_max, power = (field.strip() for field in done.stdout.strip().split(","))
+    told = _ask_nvidia_smi(str(getattr(properties, "uuid", "")))
+    driver, sm, memory, sm_max, power = told or (_served_cuda(), *("",) * 4)
     return {
         "name": properties.name,
         "capability": f"{properties.major}.{properties.minor}",
@@ -136,6 +158,27 @@ def describe() -> dict[str, Any]:
             "power_limit_w": _number(power),
         },
     }
+
+
+def _ask_nvidia_smi(uuid: str) -> tuple[str, ...] | None:
+    """Return what nvidia-smi tells, in the order of ``ASKED``, None where it does not answer."""
+    # By its identity: CUDA_VISIBLE_DEVICES numbers the GPUs anew, and nvidia-smi does not see it.
+    which = [f"--id=GPU-{uuid.removeprefix('GPU-')}"] if uuid else []
+    command = ["nvidia-smi", *which, f"--query-gpu={','.join(ASKED)}", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    fields = tuple(field.strip() for field in done.stdout.strip().partition("\n")[0].split(","))
+    return fields if len(fields) == len(ASKED) and fields[0] else None
+
+
+def _served_cuda() -> str:
+    """Return the CUDA version that the driver serves, as it says itself."""
+    library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    number = ctypes.c_int()
+    library.cuDriverGetVersion(ctypes.byref(number))
+    return f"unknown, serves CUDA {number.value // 1000}.{number.value % 1000 // 10}"
 
 
 def _number(text: str) -> float | None:

@@ -4,29 +4,25 @@ Times are percentiles of single calls with a cold cache. Where there is no GPU t
 ``NoGPUError``; nothing here may return a figure that was not measured, nor store one of a wrong result.
 """
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from labsupport.cuda.bench import Bench, CudaBench, Mismatch
-from labsupport.cuda.catalogue import RUNS, Run, find, source_hash
-from labsupport.cuda.device import NoGPUError, require_gpu, status
-from labsupport.cuda.records import FOLDER, VERSION, Record, save, validate
+from labsupport.cuda.bench import Bench, CudaBench, Mismatch, kept_precision
+from labsupport.cuda.catalogue import Run, find, source_hash
+from labsupport.cuda.device import NoGPUError, require_gpu
+from labsupport.cuda.records import VERSION, Record, validate
 from labsupport.cuda.showing import Recorded
 
-__all__ = ["Mismatch", "NoGPUError", "interleave", "measure", "measure_run", "percentiles", "record_all"]
+__all__ = ["Mismatch", "NoGPUError", "interleave", "measure", "measure_run", "percentiles"]
 
 WARM_UP = 3
 #: Seconds that the timed calls of one run may take together, and the fewest and most rounds of them.
 SECONDS = 4.0
 ROUNDS = (5, 60)
 SEED = 0
-#: Seconds in which everything is to be measured; what has not begun by then is left out and named.
-DEADLINE = 450.0
 
 
 def interleave(
@@ -59,17 +55,29 @@ def rounds_for(once: float) -> int:
 def measure_run(run: Run, bench: Bench, ceilings: dict[str, Any], now: Callable[[], datetime] | None = None) -> Record:
     """Check ``run`` against float64, time it with its baselines, and return the record.
 
+    A baseline that does not run here is left out, and the record says why: it must not cost the kernel's own time.
+
     Raises:
         Mismatch: the result misses the truth; nothing was timed.
     """
     prepared = bench.prepare(run, SEED)
     largest, share = prepared.check()
-    for _ in range(WARM_UP):
-        for call in prepared.calls.values():
-            call()
-    bench.finish()
-    once = sum(bench.milliseconds(call) for call in prepared.calls.values())
-    times = interleave(prepared.calls, bench.milliseconds, rounds_for(once))
+    calls: dict[str, Callable[[], Any]] = {}
+    left_out: dict[str, str] = {}
+    for name, call in prepared.calls.items():
+        try:
+            for _ in range(WARM_UP):
+                call()
+            bench.finish()
+        except Exception as error:  # a missing compiler, a backend that refuses, too little memory
+            if name == "kernel":
+                raise
+            left_out[name] = f"{type(error).__name__}: {str(error)[:300]}"
+        else:
+            calls[name] = call
+    bench.finish()  # raises where the failure of a baseline has spoilt the device
+    once = sum(bench.milliseconds(call) for call in calls.values())
+    times = interleave(calls, bench.milliseconds, rounds_for(once))
     moment = (now or (lambda: datetime.now(UTC)))()
     return validate(
         {
@@ -86,6 +94,7 @@ def measure_run(run: Run, bench: Bench, ceilings: dict[str, Any], now: Callable[
             "seed": SEED,
             "error": {"largest": largest, "share_of_bound": share},
             "times_ms": {name: percentiles(values) for name, values in times.items()},
+            "left_out": left_out,
             "ceilings": ceilings,
         },
         f"the new run of {run.name}",
@@ -102,39 +111,6 @@ def measure(kernel: str) -> Recorded:
     run = find(kernel)
     instead = f"check({kernel!r}) judges it on this CPU, and recorded({kernel!r}) shows the run that is stored."
     require_gpu(f"measure({kernel!r})", instead, run.family)
-    bench = CudaBench()
-    return Recorded(run, measure_run(run, bench, bench.ceilings()))
-
-
-def record_all(
-    runs: Iterable[Run] = RUNS,
-    bench: Bench | None = None,
-    folder: Path = FOLDER,
-    progress: Callable[[str], None] = print,
-    clock: Callable[[], float] = time.monotonic,
-) -> tuple[list[str], dict[str, str]]:
-    """Measure ``runs`` and store each as soon as it is done.
-
-    Returns:
-        The names that were stored, and for the others the reason: a wrong result, a fault, or no time left.
-    """
-    began = clock()
-    stored: list[str] = []
-    failed: dict[str, str] = {}
-    bench = CudaBench() if bench is None else bench
-    ceilings = bench.ceilings()
-    # A GPU may be usable for one family of kernels only, where the other's compiler is missing.
-    lacking = {family: str(status(family)) for family in ("simt", "triton") if not status(family)}
-    for run in runs:
-        if run.family in lacking and isinstance(bench, CudaBench):
-            failed[run.name] = lacking[run.family]
-        elif clock() - began > DEADLINE:
-            failed[run.name] = f"not begun: {DEADLINE:.0f} s were over"
-        else:
-            try:
-                save(measure_run(run, bench, ceilings), folder)
-                stored.append(run.name)
-            except Exception as error:  # one run's fault must not cost the others
-                failed[run.name] = f"{type(error).__name__}: {error}"
-        progress(run.name)
-    return stored, failed
+    with kept_precision():
+        bench = CudaBench()
+        return Recorded(run, measure_run(run, bench, bench.ceilings()))

@@ -70,12 +70,24 @@ def infer(function: Any, signature: str | tuple[Any, ...], cc: tuple[int, int] =
 
 def has_nvvm() -> bool:
     """Whether the two libraries of NVIDIA that numba makes PTX with are within reach."""
-    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
-
+    try:
+        from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+    except ImportError:  # an older numba-cuda searches by itself
+        return _numba_finds_nvvm()
     try:
         for library in ("nvvm", "nvrtc"):
             load_nvidia_dynamic_lib(library)
     except DynamicLibNotFoundError:
+        return False
+    return True
+
+
+def _numba_finds_nvvm() -> bool:
+    from numba.cuda.cudadrv import nvvm
+
+    try:
+        nvvm.NVVM()
+    except Exception:
         return False
     return True
 

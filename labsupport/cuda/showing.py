@@ -9,7 +9,7 @@ from html import escape
 from labsupport.cuda.catalogue import RUNS, Run, Target, find
 from labsupport.cuda.records import Record, load, load_all
 
-__all__ = ["NOT_YET", "Recorded", "record_table", "recorded", "target_table"]
+__all__ = ["NOT_YET", "Recorded", "in_short", "record_table", "recorded", "target_table"]
 
 NOT_YET = "not yet measured"
 H200 = "NVIDIA H200"
@@ -38,7 +38,7 @@ class Recorded:
                 (f"{name}, p50 (p5 to p95)", f"{times['p50']:.3f} ms ({times['p5']:.3f} to {times['p95']:.3f})")
             )
         rows.append(("speed", speed(self.record)))
-        rows += [(f"share of {name}", f"{self.record.share(name):.0%}") for name in self.run.baselines]
+        rows += [(f"share of {name}", spell_share(self.record, name)) for name in self.run.baselines]
         if not self.run.flop:
             rows.append(("share of a copy's bandwidth", f"{self.record.share('copy'):.0%}"))
         error = self.record.data["error"]
@@ -87,6 +87,20 @@ def speed(record: Record) -> str:
     return f"{record.bytes_per_s / 1e9:.0f} GB/s"
 
 
+def spell_share(record: Record, name: str) -> str:
+    """Return the share of a baseline's speed, or why there is none."""
+    reason = record.left_out.get(name)
+    return f"{record.share(name):.0%}" if reason is None else f"not known, it did not run ({reason.partition(':')[0]})"
+
+
+def in_short(record: Record) -> str:
+    """Return the speed and the shares of a run in one line."""
+    against = [f"{spell_share(record, name)} of {name}" for name in record.run.baselines]
+    against += [] if record.run.flop else [f"{record.share('copy'):.0%} of a copy"]
+    tile = ", ".join(f"{name} {size}" for name, size in (record.data["tile"] or {}).items())
+    return f"{record.seconds * 1e3:.3f} ms, {speed(record)}, {', '.join(against)} ({tile})"
+
+
 def spell_target(target: Target) -> str:
     """Return a target as words."""
     if target.against == "copy":
@@ -103,7 +117,9 @@ def target_table(records: dict[str, Record] | None = None) -> str:
         on_it = record if record is not None and H200 in record.data["device"]["name"] else None
         for target in run.targets:
             told = NOT_YET
-            if on_it is not None:
+            if on_it is not None and target.against in on_it.left_out:
+                told = f"{target.against} did not run ({on_it.badge})"
+            elif on_it is not None:
                 told = f"{on_it.share(target.against):.2f}, {'met' if on_it.meets(target) else 'missed'}"
                 told += f" ({on_it.badge})"
             lines.append(f"| {run.title} | {spell_dtype(run)} | {spell_target(target)} | {told} |")
@@ -120,7 +136,8 @@ def record_table(records: dict[str, Record] | None = None) -> str:
         if record is None:
             lines.append(f"| {run.name} | {shape} | {NOT_YET} | – | – | – |")
             continue
-        against = ", ".join(f"{record.share(name):.0%} of {name}" for name in run.baselines)
+        measured = [name for name in run.baselines if name not in record.left_out]
+        against = ", ".join(f"{record.share(name):.0%} of {name}" for name in measured) or "–"
         median = f"{record.seconds * 1e3:.3f} ms"
         lines.append(f"| {run.name} | {shape} | {record.badge} | {median} | {speed(record)} | {against} |")
     return "\n".join(lines)

@@ -182,7 +182,7 @@ def _mend_memory(upstream: ModuleType) -> None:
         hosted, named = prepare(self, args, kwargs)
         extents[:] = [
             _extent(name, t)
-            for name, t in [*zip(self.arg_names, hosted, strict=False), *named.items()]
+            for name, t in map(_tensor_of, [*zip(self.arg_names, hosted, strict=False), *named.items()])
             if hasattr(t, "data_ptr") and t.numel()
         ]
         return hosted, named
@@ -223,6 +223,12 @@ def _handle(upstream: ModuleType, mask: Any) -> Any:
     import triton.language as tl
 
     return upstream.TensorHandle(mask, tl.int1) if isinstance(mask, np.ndarray) else mask
+
+
+def _tensor_of(argument: tuple[str, Any]) -> tuple[str, Any]:
+    """The tensor of a descriptor, or the argument itself."""
+    name, value = argument
+    return name, value.base if hasattr(value, "block_shape") and hasattr(value, "base") else value
 
 
 def _extent(name: str, t: Any) -> _Extent:

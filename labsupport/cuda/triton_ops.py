@@ -6,23 +6,30 @@ function may launch a kernel on an input that its sentence excludes.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
+
+from labsupport.cuda import tuning
 
 __all__ = [
     "CONFIGS",
     "ONE_BLOCK",
+    "Flash",
+    "Rows",
     "Tile",
     "cross_entropy",
     "flash_attention",
     "flash_tile",
+    "flash_ways",
+    "latest_launch",
     "layer_norm",
     "matmul",
     "rms_norm",
     "row_launch",
+    "row_ways",
     "softmax",
-    "tuned_tile",
 ]
 
 #: The longest row that one program holds in its registers, by operation; a longer one is read twice.
@@ -36,7 +43,10 @@ MAX_HEAD = {"half": 256, "tf32": 128, "ieee": 64}
 
 @dataclass(frozen=True)
 class Tile:
-    """Sizes of a program's tile of C (BM×BN, in steps of BK), and how it is spread and pipelined."""
+    """Sizes of a program's tile of C (BM×BN, in steps of BK), and how it is spread and pipelined.
+
+    ``TMA`` is 1 where Hopper's copy engine fetches the tiles of A and B, and 0 where threads do.
+    """
 
     BM: int
     BN: int
@@ -44,13 +54,52 @@ class Tile:
     num_warps: int
     num_stages: int
     GROUP: int = 8
+    TMA: int = 0
 
 
-#: What autotuning tries on a GPU, the first being the one taken where nothing can be timed.
-#: Every tile here compiles for sm_90 without spills: a test asserts it.
+@dataclass(frozen=True)
+class Rows:
+    """Elements of a block of a row, warps of a program, and whether a row is read twice, block by block (1) or not."""
+
+    BLOCK: int
+    num_warps: int
+    TWICE: int = 0
+
+
+@dataclass(frozen=True)
+class Flash:
+    """Queries of a program, keys of a step, warps, and blocks of keys on their way at once."""
+
+    BM: int
+    BN: int
+    num_warps: int
+    num_stages: int
+
+
+#: What is tried on a GPU, the first being the one taken where nothing can be timed.
+#: Everything here compiles for sm_90 without spills: a test asserts it.
 CONFIGS: dict[str, tuple[Tile, ...]] = {
-    "half": (Tile(128, 256, 64, 8, 4), Tile(128, 256, 64, 8, 3), Tile(128, 128, 64, 4, 4), Tile(64, 128, 64, 4, 4)),
-    "tf32": (Tile(128, 256, 32, 8, 4), Tile(128, 128, 32, 8, 4), Tile(128, 128, 32, 4, 4), Tile(64, 64, 32, 4, 4)),
+    "half": (
+        Tile(128, 256, 64, 8, 4),
+        Tile(128, 256, 64, 8, 3),
+        Tile(128, 128, 64, 4, 4),
+        Tile(64, 128, 64, 4, 4),
+        Tile(128, 256, 64, 8, 3, TMA=1),
+        Tile(128, 256, 64, 8, 4, TMA=1),
+        Tile(256, 128, 64, 8, 4, TMA=1),
+        Tile(128, 128, 64, 4, 3, TMA=1),
+        Tile(128, 128, 64, 8, 4, TMA=1),
+    ),
+    "tf32": (
+        Tile(128, 256, 32, 8, 4),
+        Tile(128, 128, 32, 8, 4),
+        Tile(128, 128, 32, 4, 4),
+        Tile(64, 64, 32, 4, 4),
+        Tile(128, 256, 32, 8, 3, TMA=1),
+        Tile(128, 256, 32, 8, 4, TMA=1),
+        Tile(128, 128, 32, 4, 3, TMA=1),
+        Tile(128, 128, 32, 8, 4, TMA=1),
+    ),
     "ieee": (Tile(128, 128, 16, 8, 3), Tile(64, 128, 16, 4, 4), Tile(64, 64, 16, 4, 4)),
 }
 
@@ -69,7 +118,6 @@ def matmul(a: Any, b: Any, *, precision: str | None = None, tile: Tile | None = 
         (M, N) of the same dtype.
     """
     import torch
-    import triton
 
     _floating("matmul", a=a, b=b)
     if a.ndim != 2 or b.ndim != 2:
@@ -81,46 +129,99 @@ def matmul(a: Any, b: Any, *, precision: str | None = None, tile: Tile | None = 
     precision = _precision("matmul", a, precision)
     c = torch.empty((M, N), device=a.device, dtype=a.dtype)
     kind = _kind(a, precision)
-    strides = (*a.stride(), *b.stride(), *c.stride())
-
-    def grid(meta: dict[str, Any]) -> tuple[int]:
-        return (triton.cdiv(M, meta["BM"]) * triton.cdiv(N, meta["BN"]),)
-
-    if tile is None:
-        _tuned(kind)[grid](a, b, c, M, N, K, *strides, PRECISION=precision)
-    else:
-        from labsupport.cuda.kernels.triton_kernels import matmul_kernel
-
-        matmul_kernel[grid](
-            a, b, c, M, N, K, *strides, tile.BM, tile.BN, tile.BK, tile.GROUP, K % tile.BK == 0, precision,
-            num_warps=tile.num_warps, num_stages=tile.num_stages,
-        )  # fmt: skip
+    if tile is not None:
+        _multiply(tile, a, b, c, precision)
+        return c
+    engine = _has_copy_engine(a) and _suit_copy_engine(a, b)
+    tiles = [t for t in CONFIGS[kind] if engine or not t.TMA]
+    key = (kind, a.dtype, M, N, K, a.stride(), b.stride(), engine)
+    _launch("matmul", key, tiles, a, lambda t: _multiply(t, a, b, c, precision))
     return c
 
 
-@cache
-def _tuned(kind: str) -> Any:
-    """Return the product that times the tiles of ``kind`` once for each shape."""
+def _multiply(tile: Tile, a: Any, b: Any, c: Any, precision: str) -> None:
+    """Launch a product with one tile."""
     import triton
 
-    from labsupport.cuda.kernels.triton_kernels import matmul_kernel
+    from labsupport.cuda.kernels.triton_kernels import matmul_kernel, matmul_tma_kernel
 
-    configs = [
-        triton.Config(
-            {"BM": t.BM, "BN": t.BN, "BK": t.BK, "GROUP": t.GROUP}, num_warps=t.num_warps, num_stages=t.num_stages
-        )
-        for t in CONFIGS[kind]
-    ]
-    even = triton.heuristics({"EVEN_K": lambda args: args["K"] % args["BK"] == 0})
-    return triton.autotune(configs=configs, key=["M", "N", "K"])(even(matmul_kernel))
+    (M, K), N = a.shape, b.shape[1]
+    grid = (triton.cdiv(M, tile.BM) * triton.cdiv(N, tile.BN),)
+    options = {"num_warps": tile.num_warps, "num_stages": tile.num_stages}
+    if not tile.TMA:
+        matmul_kernel[grid](
+            a, b, c, M, N, K, *a.stride(), *b.stride(), *c.stride(),
+            tile.BM, tile.BN, tile.BK, tile.GROUP, K % tile.BK == 0, precision, **options,
+        )  # fmt: skip
+        return
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    if not _suit_copy_engine(a, b):
+        raise ValueError("matmul: the copy engine takes factors whose rows are contiguous and begin at 16 bytes")
+    rows = _in_rows_of_k(b)
+    right = b if rows else b.t() if b.stride(0) == 1 else b.t().contiguous()
+    matmul_tma_kernel[grid](
+        TensorDescriptor.from_tensor(a, [tile.BM, tile.BK]),
+        TensorDescriptor.from_tensor(right, [tile.BK, tile.BN] if rows else [tile.BN, tile.BK]),
+        c, M, N, K, *c.stride(), tile.BM, tile.BN, tile.BK, tile.GROUP, rows, precision, **options,
+    )  # fmt: skip
 
 
-def tuned_tile(dtype: str, precision: str = "ieee") -> Tile | None:
-    """Return the tile that autotuning chose in the latest product of this kind, None before one."""
-    best = getattr(_tuned("half" if dtype != "float32" else precision), "best_config", None)
-    if best is None:
-        return None
-    return Tile(num_warps=best.num_warps, num_stages=best.num_stages, **best.kwargs)
+def _in_rows_of_k(b: Any) -> bool:
+    """Whether the copy engine fetches B as it is, (K, N).
+
+    TF32 tensor cores want B in rows of n, (N, K). Where it is not, it is copied into that before: the copy is part of
+    the product and of its time.
+    """
+    return bool(b.element_size() == 2 and b.stride(1) == 1)
+
+
+def _suit_copy_engine(a: Any, b: Any) -> bool:
+    """Whether the rows of both factors are contiguous and begin at multiples of 16 bytes, or B's will once copied."""
+
+    def suits(t: Any) -> bool:
+        aligned = t.stride(0) * t.element_size() % 16 == 0 and t.data_ptr() % 16 == 0
+        return bool(t.stride(1) == 1 and t.stride(0) >= t.shape[1] and aligned)
+
+    if _in_rows_of_k(b):
+        return suits(a) and suits(b)
+    return suits(a) and (suits(b.t()) if b.stride(0) == 1 else b.shape[0] * b.element_size() % 16 == 0)
+
+
+@cache
+def _copy_engine_of(device: str) -> bool:
+    from importlib.util import find_spec
+
+    import torch
+
+    return torch.cuda.get_device_capability(device)[0] >= 9 and find_spec("triton.tools.tensor_descriptor") is not None
+
+
+def _has_copy_engine(t: Any) -> bool:
+    """Whether tiles can be fetched by Hopper's copy engine."""
+    return t.is_cuda and _copy_engine_of(str(t.device))
+
+
+def _launch(name: str, key: Hashable, ways: Sequence[Any], tensor: Any, launch: Callable[[Any], Any]) -> None:
+    """Launch in the way that is fastest for this key, timing them all the first time."""
+    launch(tuning.choose(name, key, ways, launch, _milliseconds if tensor.is_cuda else None))
+
+
+def _milliseconds(call: Callable[[], Any]) -> float:
+    import torch
+
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    call()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end))
+
+
+def latest_launch(operation: str) -> dict[str, int] | None:
+    """Return the sizes that ``operation`` was launched with last, None before a launch."""
+    way = tuning.latest(operation)
+    return None if way is None else asdict(way)
 
 
 def row_launch(operation: str, columns: int) -> tuple[int, int, bool]:
@@ -131,10 +232,27 @@ def row_launch(operation: str, columns: int) -> tuple[int, int, bool]:
     return block, min(32, max(1, block // 512)), False
 
 
+def row_ways(operation: str, columns: int) -> tuple[Rows, ...]:
+    """Return the launches that are tried for rows of ``columns`` elements, that of ``row_launch`` first.
+
+    A row that one program holds in registers fills a multiprocessor when it is long: nothing is loaded then while it
+    is computed. Reading it block by block lets several programs take turns, and the second reading finds the row in the
+    L2 cache.
+    """
+    block, warps, long = row_launch(operation, columns)
+    first = Rows(block, warps, int(long))
+    others = [Rows(4096, 8, 1), Rows(8192, 8, 1), Rows(8192, 16, 1), Rows(4096, 4, 1)] if columns > LONG_BLOCK else []
+    if not long:
+        # At least 8 elements a thread, which are loaded at once, and at most 64, which still find registers.
+        fitting = [w for w in (warps // 2, warps * 2) if 1 <= w <= 32 and 8 <= block // (32 * w) <= 64]
+        others = [*(replace(first, num_warps=w) for w in fitting), *others]
+    return tuple(dict.fromkeys((first, *others)))
+
+
 def softmax(x: Any) -> Any:
     """Softmax over the last axis of ``x`` (rows, columns); the dtype is kept, the arithmetic is float32.
 
-    A row of at most ``ONE_BLOCK["softmax"]`` elements is read once and written once; a longer one is read twice.
+    A row of at most ``ONE_BLOCK["softmax"]`` elements can be read once; a longer one is read twice. See ``row_ways``.
     """
     import torch
 
@@ -142,9 +260,12 @@ def softmax(x: Any) -> Any:
 
     rows, columns = _rows("softmax", x)
     y = torch.empty((rows, columns), device=x.device, dtype=x.dtype)
-    block, warps, long = row_launch("softmax", columns)
-    kernel = k.softmax_long_kernel if long else k.softmax_kernel
-    kernel[(rows,)](y, x, x.stride(0), columns, block, num_warps=warps)
+
+    def launch(way: Rows) -> None:
+        kernel = k.softmax_long_kernel if way.TWICE else k.softmax_kernel
+        kernel[(rows,)](y, x, x.stride(0), columns, way.BLOCK, num_warps=way.num_warps)
+
+    _launch("softmax", (x.dtype, x.shape, x.stride(0)), row_ways("softmax", columns), x, launch)
     return y
 
 
@@ -157,9 +278,12 @@ def layer_norm(x: Any, weight: Any, bias: Any, eps: float = 1e-5) -> Any:
     rows, columns = _rows("layer_norm", x)
     _vector("layer_norm", columns, weight=weight, bias=bias)
     y = torch.empty((rows, columns), device=x.device, dtype=x.dtype)
-    block, warps, long = row_launch("layer_norm", columns)
-    kernel = k.layer_norm_long_kernel if long else k.layer_norm_kernel
-    kernel[(rows,)](y, x, weight, bias, x.stride(0), columns, eps, block, num_warps=warps)
+
+    def launch(way: Rows) -> None:
+        kernel = k.layer_norm_long_kernel if way.TWICE else k.layer_norm_kernel
+        kernel[(rows,)](y, x, weight, bias, x.stride(0), columns, eps, way.BLOCK, num_warps=way.num_warps)
+
+    _launch("layer_norm", (x.dtype, x.shape, x.stride(0)), row_ways("layer_norm", columns), x, launch)
     return y
 
 
@@ -172,9 +296,12 @@ def rms_norm(x: Any, weight: Any, eps: float = 1e-6) -> Any:
     rows, columns = _rows("rms_norm", x)
     _vector("rms_norm", columns, weight=weight)
     y = torch.empty((rows, columns), device=x.device, dtype=x.dtype)
-    block, warps, long = row_launch("rms_norm", columns)
-    kernel = k.rms_norm_long_kernel if long else k.rms_norm_kernel
-    kernel[(rows,)](y, x, weight, x.stride(0), columns, eps, block, num_warps=warps)
+
+    def launch(way: Rows) -> None:
+        kernel = k.rms_norm_long_kernel if way.TWICE else k.rms_norm_kernel
+        kernel[(rows,)](y, x, weight, x.stride(0), columns, eps, way.BLOCK, num_warps=way.num_warps)
+
+    _launch("rms_norm", (x.dtype, x.shape, x.stride(0)), row_ways("rms_norm", columns), x, launch)
     return y
 
 
@@ -188,7 +315,8 @@ def cross_entropy(logits: Any, targets: Any, *, checked: bool = False) -> tuple[
 
     Returns:
         Losses (rows,) in float32 and the gradient (rows, vocabulary) in the logits' dtype. A
-        vocabulary of at most ``ONE_BLOCK["cross_entropy"]`` is read once: one pass. A longer one is read twice, since
+        vocabulary of at most ``ONE_BLOCK["cross_entropy"]`` can be held in registers and read once; whether that or
+        reading it twice is faster, the second time from the L2 cache, is timed. A longer one is read twice, since
         no gradient can be written before the sum of the whole row is known.
     """
     import torch
@@ -208,9 +336,15 @@ def cross_entropy(logits: Any, targets: Any, *, checked: bool = False) -> tuple[
             raise ValueError(f"cross_entropy: a target is {low if low < 0 else high}; classes are 0 to {columns - 1}")
     loss = torch.empty((rows,), device=logits.device, dtype=torch.float32)
     d = torch.empty((rows, columns), device=logits.device, dtype=logits.dtype)
-    block, warps, long = row_launch("cross_entropy", columns)
-    kernel = k.cross_entropy_long_kernel if long else k.cross_entropy_kernel
-    kernel[(rows,)](loss, d, logits, targets, logits.stride(0), columns, 1.0 / rows, block, num_warps=warps)
+
+    def launch(way: Rows) -> None:
+        kernel = k.cross_entropy_long_kernel if way.TWICE else k.cross_entropy_kernel
+        kernel[(rows,)](
+            loss, d, logits, targets, logits.stride(0), columns, 1.0 / rows, way.BLOCK, num_warps=way.num_warps
+        )
+
+    ways = row_ways("cross_entropy", columns)
+    _launch("cross_entropy", (logits.dtype, logits.shape, logits.stride(0)), ways, logits, launch)
     return loss, d
 
 
@@ -226,6 +360,15 @@ def flash_tile(dim: int, kind: str) -> tuple[int, int, int, int]:
     if dim <= 64:
         return 128, 64, 4, 3
     return (128, 64, 8, 3) if dim <= 128 else (64, 64, 8, 2)
+
+
+def flash_ways(dim: int, kind: str) -> tuple[Flash, ...]:
+    """Return the launches of flash attention that are tried, that of ``flash_tile`` first."""
+    first = Flash(*flash_tile(dim, kind))
+    if kind != "half" or dim not in (64, 128):
+        return (first,)
+    others = [Flash(128, 64, 8, 2), Flash(128, 128, 8, 2), Flash(64, 64, 4, 2), Flash(64, 64, 4, 3)]
+    return tuple(dict.fromkeys((first, *others)))
 
 
 def flash_attention(q: Any, k: Any, v: Any, *, causal: bool = False, precision: str | None = None) -> Any:
@@ -268,12 +411,16 @@ def flash_attention(q: Any, k: Any, v: Any, *, causal: bool = False, precision: 
         raise ValueError(
             f"flash_attention: the head dimension D is {D}; it must be a power of two from 16 to {MAX_HEAD[kind]}"
         )
-    BM, BN, warps, stages = flash_tile(D, kind)
     o = torch.empty_like(q)
     scale = math.log2(math.e) / math.sqrt(D)
-    flash_kernel[(triton.cdiv(queries, BM), batch * heads)](
-        o, q, k, v, queries, keys, scale, D, BM, BN, causal, precision, num_warps=warps, num_stages=stages
-    )
+
+    def launch(way: Flash) -> None:
+        flash_kernel[(triton.cdiv(queries, way.BM), batch * heads)](
+            o, q, k, v, queries, keys, scale, D, way.BM, way.BN, causal, precision,
+            num_warps=way.num_warps, num_stages=way.num_stages,
+        )  # fmt: skip
+
+    _launch("flash_attention", (kind, q.dtype, q.shape, keys, causal), flash_ways(D, kind), q, launch)
     return o
 
 

@@ -7,54 +7,13 @@ import numpy as np
 import pytest
 
 from labsupport.cuda import measuring, records
-from labsupport.cuda.bench import Bench, Mismatch, Prepared, compare, simt_arguments
+from labsupport.cuda.bench import Mismatch, compare, simt_arguments
 from labsupport.cuda.catalogue import RUNS, Target, find, source_hash
 from labsupport.cuda.device import NoGPUError, status
-from labsupport.cuda.showing import NOT_YET, Recorded, record_table, recorded, target_table
+from labsupport.cuda.showing import NOT_YET, Recorded, in_short, record_table, recorded, target_table
+from tests.cuda.fake_gpu import CEILINGS, DEVICE, FakeBench
 
-DEVICE = {
-    "name": "Test device",
-    "capability": "9.0",
-    "memory_bytes": 1 << 30,
-    "multiprocessors": 1,
-    "driver": "0",
-    "clocks": {"sm_mhz": 1.0, "memory_mhz": None, "sm_max_mhz": 1.0, "power_limit_w": None},
-}
-CEILINGS = {"copy_bytes_per_s": 4e12, "gemm_flop_per_s": {"bfloat16": 7e14}}
 MOMENT = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
-
-
-class FakeBench(Bench):
-    """Calls that only say their name, each of a known length."""
-
-    def __init__(self, lengths=None, error=(1e-3, 0.5), fault=None):
-        self.lengths, self.error, self.fault, self.log = lengths or {}, error, fault, []
-
-    def prepare(self, run, seed):
-        def check():
-            self.log.append("check")
-            if self.fault == run.name:
-                raise Mismatch(f"{run.name} misses float64")
-            return self.error
-
-        calls = {name: lambda n=name: self.log.append(n) or n for name in ("kernel", *run.baselines)}
-        return Prepared(calls, check, lambda: {"BM": 1})
-
-    def milliseconds(self, call):
-        length = self.lengths.get(call(), 1.0)
-        return next(length) if hasattr(length, "__next__") else length
-
-    def finish(self):
-        self.log.append("finish")
-
-    def ceilings(self):
-        return CEILINGS
-
-    def device(self):
-        return DEVICE
-
-    def versions(self):
-        return {"torch": "0"}
 
 
 def made(name="triton-softmax", **lengths):
@@ -84,9 +43,24 @@ def test_slow_runs_have_fewer_rounds(once, rounds):
 def test_the_result_is_checked_before_anything_is_timed_and_the_device_warmed_up():
     bench = FakeBench()
     measuring.measure_run(find("triton-softmax"), bench, CEILINGS)
-    warm = ["kernel", "eager", "compiled"] * measuring.WARM_UP
+    warm = [e for name in ("kernel", "eager", "compiled") for e in (*[name] * measuring.WARM_UP, "finish")]
     assert bench.log[: len(warm) + 2] == ["check", *warm, "finish"]
     assert set(bench.log[len(warm) + 2 :]) == {"kernel", "eager", "compiled"}
+
+
+def test_a_baseline_that_does_not_run_is_left_out_and_named():
+    run = find("triton-cross-entropy")
+    record = measuring.measure_run(run, FakeBench(broken=("compiled",)), CEILINGS, lambda: MOMENT)
+    assert set(record.data["times_ms"]) == {"kernel", "eager"}
+    assert record.left_out == {"compiled": "RuntimeError: no compiler for compiled"}
+    shown = str(Recorded(run, record))
+    assert "share of compiled" in shown and "not known, it did not run (RuntimeError)" in shown
+    assert "compiled" not in record_table({run.name: record}) and "not known" in in_short(record)
+    record = measuring.measure_run(run, FakeBench(broken=("eager",)), CEILINGS, lambda: MOMENT)
+    on_it = records.Record({**record.data, "device": {**DEVICE, "name": "NVIDIA H200"}})
+    assert "eager did not run (NVIDIA H200, 2030-01-02)" in target_table({run.name: on_it})
+    with pytest.raises(RuntimeError, match="no compiler for kernel"):
+        measuring.measure_run(run, FakeBench(broken=("kernel",)), CEILINGS)
 
 
 def test_a_wrong_result_is_not_timed():
@@ -189,19 +163,6 @@ def test_every_stored_record_is_valid():
 # -- recording everything -------------------------------------------------------------------
 
 
-def test_partial_results_are_kept(tmp_path):
-    runs = [find(n) for n in ("triton-softmax", "triton-layer-norm", "triton-rms-norm", "triton-flash")]
-    ticks = iter([0.0, 1.0, 2.0, 3.0, measuring.DEADLINE + 1])
-    told = []
-    stored, failed = measuring.record_all(
-        runs, FakeBench(fault="triton-layer-norm"), tmp_path, told.append, lambda: next(ticks)
-    )
-    assert stored == ["triton-softmax", "triton-rms-norm"]
-    assert "misses float64" in failed["triton-layer-norm"] and "not begun" in failed["triton-flash"]
-    assert told == [run.name for run in runs]
-    assert set(records.load_all(tmp_path)) == set(stored)
-
-
 @pytest.mark.skipif(bool(status()), reason="this machine has a GPU")
 def test_without_a_gpu_nothing_is_measured_and_the_reason_is_said(capsys):
     from labsupport.cuda.__main__ import main
@@ -250,6 +211,135 @@ def test_status_names_each_missing_part(monkeypatch):
     assert device.status("simt").missing == ("no numba",)
     monkeypatch.setattr(device, "_numba", list)
     assert device.status("simt") and str(device.status("simt")) == "a CUDA GPU is usable"
+
+
+def fake_torch(monkeypatch, cuda="13.0", init=lambda: None, capability=(9, 0)):
+    import sys
+    from types import SimpleNamespace
+
+    parts = SimpleNamespace(init=init, get_device_capability=lambda: capability)
+    fake = SimpleNamespace(__version__="9.9", version=SimpleNamespace(cuda=cuda), cuda=parts, __spec__=object())
+    monkeypatch.setitem(sys.modules, "torch", fake)
+
+
+def test_status_says_what_torch_says(monkeypatch):
+    from labsupport.cuda import device
+
+    def old_driver():
+        raise RuntimeError("The NVIDIA driver on your system is too old\n  (found version 11040).")
+
+    fake_torch(monkeypatch)
+    assert device._torch() == []
+    fake_torch(monkeypatch, init=old_driver)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    assert device._torch() == [
+        "PyTorch 9.9 cannot use a CUDA device (CUDA_VISIBLE_DEVICES='3'): "
+        "The NVIDIA driver on your system is too old (found version 11040)."
+    ]
+    fake_torch(monkeypatch, cuda=None)
+    assert device._torch() == ["PyTorch 9.9 is a build without CUDA"]
+    fake_torch(monkeypatch, capability=(7, 5))
+    assert device._torch() == ["the GPU has compute capability 7.5, and the kernels need 8.0"]
+
+
+def test_the_device_is_described_with_and_without_nvidia_smi(monkeypatch, tmp_path):
+    import sys
+    from types import SimpleNamespace
+
+    from labsupport.cuda import device
+
+    properties = SimpleNamespace(
+        name="G", major=9, minor=0, total_memory=1 << 37, multi_processor_count=132, uuid="1-2-3"
+    )
+    fake = SimpleNamespace(cuda=SimpleNamespace(get_device_properties=lambda number: properties))
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    monkeypatch.setattr(device, "_served_cuda", lambda: "unknown, serves CUDA 13.0")
+    tool = tmp_path / "nvidia-smi"
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    def answers(script):
+        tool.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        tool.chmod(0o755)
+        return device.describe()
+
+    if sys.platform != "win32":
+        asked = '[ "$1" = --id=GPU-1-2-3 ] || exit 9'
+        told = answers(f"{asked}; echo '580.1, 345, 3201, 1980, [N/A]'")
+        assert told["driver"] == "580.1"
+        assert told["clocks"] == {"sm_mhz": 345, "memory_mhz": 3201, "sm_max_mhz": 1980, "power_limit_w": None}
+        assert answers("exit 9")["driver"] == answers("echo nonsense")["driver"] == "unknown, serves CUDA 13.0"
+    tool.unlink(missing_ok=True)
+    told = device.describe()
+    assert told["driver"] == "unknown, serves CUDA 13.0" and set(told["clocks"].values()) == {None}
+    validated = made().data | {"device": told}
+    assert records.validate(validated).data["device"] == told
+
+
+def test_numba_that_cannot_be_loaded_is_a_reason(monkeypatch):
+    pytest.importorskip("numba.cuda", reason="numba-cuda is made for Linux")
+    from numba import config, cuda
+
+    from labsupport.cuda import device, numba_backend
+
+    def refuses():
+        raise ImportError("Numba needs NumPy 2.3 or less")
+
+    monkeypatch.setattr(cuda, "is_available", refuses)
+    assert "numba-cuda cannot be loaded (ImportError: Numba needs NumPy 2.3 or less)" in device._numba()[0]
+    monkeypatch.setattr(cuda, "is_available", lambda: True)
+    monkeypatch.setattr(numba_backend, "has_nvvm", lambda: False)
+    assert "numba-cuda[cu13]" in device._numba()[0]
+    monkeypatch.setattr(numba_backend, "has_nvvm", lambda: True)
+    assert device._numba() == []
+    monkeypatch.setattr(config, "ENABLE_CUDASIM", True, raising=False)
+    assert "NUMBA_ENABLE_CUDASIM=1" in device._numba()[0]
+
+
+def test_where_jsonschema_is_missing_a_record_is_still_made(monkeypatch, tmp_path):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    record = made()
+    records.save(record, tmp_path)
+    assert records.load("triton-softmax", tmp_path) == record
+    with pytest.raises(records.RecordError, match="malformed at its top level: speed"):
+        records.validate({**record.data, "speed": 1.0})
+
+
+def test_a_machine_that_measures_needs_neither_the_simulator_s_package_nor_the_tests():
+    """What a GPU's machine may lack, kept from being imported: the kernels, their launch and the records load."""
+    import subprocess
+    import sys
+
+    absent = ("greenlet", "jsonschema", "tqdm", "matplotlib", "ipywidgets", "hypothesis", "scipy", "ml_dtypes")
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent!r}))\n"
+        "import labsupport.cuda.__main__, labsupport.cuda.recording, labsupport.cuda.measuring\n"
+        "from labsupport.cuda.bench import launch_of\n"
+        "from labsupport.cuda.catalogue import RUNS\n"
+        "print(sum(callable(launch_of(run)[0]) for run in RUNS if run.family == 'simt'))\n"
+        "from labsupport.cuda.kernels import ladder\n"
+        "from labsupport.cuda import simt\n"
+        "import numpy as np\n"
+        "try: simt.launch(ladder.vector_add, 1, 32, *[np.zeros(3, np.float32)] * 3)\n"
+        "except ModuleNotFoundError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines() == [
+        str(sum(run.family == "simt" for run in RUNS)),
+        "the simulator needs the package greenlet: pip install greenlet",
+    ], done.stderr
+
+
+def test_the_precision_of_products_is_set_back():
+    import torch
+
+    from labsupport.cuda.bench import kept_precision
+
+    before = torch.get_float32_matmul_precision()
+    with kept_precision():
+        torch.set_float32_matmul_precision("medium")
+    assert torch.get_float32_matmul_precision() == before
 
 
 def test_an_interpreting_process_cannot_measure(monkeypatch):

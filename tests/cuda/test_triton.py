@@ -65,9 +65,11 @@ def test_matmul(interpreter, shape, dtype, precision):
 def test_every_tile_gives_the_same_product(interpreter, name, precision):
     from labsupport.cuda.triton_ops import CONFIGS
 
-    a, b = normal(70, 33), normal(33, 140, seed=1)
     dtype = "bfloat16" if precision is None else "float32"
-    for number in range(len(CONFIGS[name])):
+    for number, tile in enumerate(CONFIGS[name]):
+        # No size is a multiple of a tile's; the copy engine wants rows that begin at multiples of 16 bytes.
+        K, N = (40, 144) if tile.TMA else (33, 140)
+        a, b = normal(70, K), normal(K, N, seed=1)
         got = interpreter.call(
             f"{Path(__file__).with_name('triton_calls.py')}:with_tile",
             Tensor(a, dtype),
@@ -78,6 +80,17 @@ def test_every_tile_gives_the_same_product(interpreter, name, precision):
         )
         _, exact, bound = run(interpreter, "matmul", a, b, dtype=dtype, precision=precision)
         assert_within(got, exact, bound)
+
+
+def test_the_copy_engine_takes_b_in_rows_of_n_too_and_refuses_crooked_rows(interpreter):
+    call = f"{Path(__file__).with_name('triton_calls.py')}:with_tile"
+    a, b = normal(20, 40), normal(50, 40, seed=1)
+    for name, number, dtype, precision in (("half", 4, "float16", None), ("tf32", 4, "float32", "tf32")):
+        got = interpreter.call(call, Tensor(a, dtype), Tensor(b, dtype, (40, 50), (1, 40)), name, number, precision)
+        _, exact, bound = run(interpreter, "matmul", a, np.ascontiguousarray(b.T), dtype=dtype, precision=precision)
+        assert_within(got, exact, bound)
+    with pytest.raises(KernelError, match="rows are contiguous and begin at 16 bytes"):
+        interpreter.call(call, Tensor(normal(20, 33), "float16"), Tensor(normal(33, 40), "float16"), "half", 4, None)
 
 
 def test_matmul_of_views(interpreter):

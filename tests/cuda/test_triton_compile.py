@@ -34,21 +34,28 @@ def _products():
 
 @pytest.mark.parametrize(("kind", "number", "dtype", "even"), list(_products()))
 def test_matmul(kind, number, dtype, even):
-    from labsupport.cuda.kernels.triton_kernels import matmul_kernel
+    from labsupport.cuda.kernels.triton_kernels import matmul_kernel, matmul_tma_kernel
     from labsupport.cuda.triton_ops import CONFIGS
 
-    tile = CONFIGS[kind][number]
-    made = compile_kernel(
-        matmul_kernel,
-        {f"{m}_ptr": f"*{NAMES[dtype]}" for m in "abc"}
-        | dict.fromkeys(("M", "N", "K", "stride_am", "stride_bk", "stride_cm"), "i32:16"),
-        {"stride_ak": 1, "stride_bn": 1, "stride_cn": 1, "BM": tile.BM, "BN": tile.BN, "BK": tile.BK}
-        | {"GROUP": tile.GROUP, "EVEN_K": even, "PRECISION": "ieee" if kind == "half" else kind},
-        num_warps=tile.num_warps,
-        num_stages=tile.num_stages,
-    )
+    tile, short = CONFIGS[kind][number], NAMES[dtype]
+    constants = {"stride_cn": 1, "BM": tile.BM, "BN": tile.BN, "BK": tile.BK, "GROUP": tile.GROUP}
+    constants |= {"PRECISION": "ieee" if kind == "half" else kind}
+    arguments = {"c_ptr": f"*{short}"} | dict.fromkeys(("M", "N", "K", "stride_cm"), "i32:16")
+    if tile.TMA:
+        rows = kind == "half"
+        sizes = f"{tile.BK},{tile.BN}" if rows else f"{tile.BN},{tile.BK}"
+        arguments |= {"a_tile": f"tensordesc<{short}[{tile.BM},{tile.BK}]>", "b_tile": f"tensordesc<{short}[{sizes}]>"}
+        kernel, constants = matmul_tma_kernel, constants | {"B_ROWS": rows}
+    else:
+        arguments |= {"a_ptr": f"*{short}", "b_ptr": f"*{short}"}
+        arguments |= dict.fromkeys(("stride_am", "stride_bk"), "i32:16")
+        kernel, constants = matmul_kernel, constants | {"stride_ak": 1, "stride_bn": 1, "EVEN_K": even}
+    made = compile_kernel(kernel, arguments, constants, num_warps=tile.num_warps, num_stages=tile.num_stages)
     assert_fits(made, tensor_core=kind != "ieee")
-    assert made.instructions["LDGSTS"], "no asynchronous copy from global to shared memory"
+    copies = "UTMALDG" if tile.TMA else "LDGSTS"
+    assert made.instructions[copies], "no asynchronous copy from global to shared memory"
+    # On Hopper a whole warp group multiplies at once; the instruction of a single warp has half the speed.
+    assert kind == "ieee" or (made.instructions["HGMMA"] and not made.instructions["HMMA"])
     # The product in float32 is made of fused multiply-adds: each output of a thread once for every k.
     per_thread = tile.BM * tile.BN * tile.BK // (tile.num_warps * 32)
     assert kind != "ieee" or made.instructions["FFMA"] == per_thread
@@ -62,29 +69,40 @@ ROW_KERNELS = {
 }
 
 
-@pytest.mark.parametrize("operation", ROW_KERNELS)
-@pytest.mark.parametrize(
-    ("columns", "dtype"), [(4096, "bfloat16"), (None, "float32"), (None, "bfloat16"), (131072, "float32")]
-)
-def test_rows(operation, columns, dtype):
-    """The measured width, the longest row that stays in registers, and a longer one."""
-    from labsupport.cuda.kernels import triton_kernels
-    from labsupport.cuda.triton_ops import ONE_BLOCK, row_launch
+def _rows():
+    """The measured widths with every launch that is tried there; the longest row in registers, and a longer one."""
+    from labsupport.cuda.triton_ops import ONE_BLOCK, row_ways
 
-    block, warps, long = row_launch(operation, columns or ONE_BLOCK[operation])
-    assert long == (columns == 131072)
+    for operation in ROW_KERNELS:
+        for columns in (32768, 131072) if operation == "cross_entropy" else (4096,):
+            for way in row_ways(operation, columns):
+                yield operation, "bfloat16", columns, way
+        for dtype in ("float32", "bfloat16"):
+            yield operation, dtype, ONE_BLOCK[operation], row_ways(operation, ONE_BLOCK[operation])[0]
+        yield operation, "float32", 131072, row_ways(operation, 131072)[0]
+
+
+@pytest.mark.parametrize(("operation", "dtype", "columns", "way"), list(_rows()), ids=str)
+def test_rows(operation, dtype, columns, way):
+    from labsupport.cuda.kernels import triton_kernels
+    from labsupport.cuda.triton_ops import ONE_BLOCK
+
+    assert way.TWICE or columns <= ONE_BLOCK[operation]
     arguments = dict.fromkeys(ROW_KERNELS[operation], f"*{NAMES[dtype]}") | {"stride": "i32:16", "N": "i32:16"}
     if operation == "cross_entropy":
         arguments |= {"loss_ptr": "*fp32", "target_ptr": "*i64", "scale": "fp32"}
     elif operation.endswith("norm"):
         arguments |= {"eps": "fp32"}
-    kernel = getattr(triton_kernels, f"{operation}_long_kernel" if long else f"{operation}_kernel")
-    made = compile_kernel(kernel, arguments, {"BLOCK": block}, num_warps=warps)
+    kernel = getattr(triton_kernels, f"{operation}_long_kernel" if way.TWICE else f"{operation}_kernel")
+    made = compile_kernel(kernel, arguments, {"BLOCK": way.BLOCK}, num_warps=way.num_warps)
     assert_fits(made, tensor_core=False)
     # A thread moves 16 bytes at once: at most so many vector loads for each reading of the row.
-    vectors = block * (2 if dtype == "bfloat16" else 4) // 16 // (warps * 32)
-    reads = {"softmax": 1, "rms_norm": 2, "layer_norm": 3, "cross_entropy": 1}[operation] + long
+    vectors = way.BLOCK * (2 if dtype == "bfloat16" else 4) // 16 // (way.num_warps * 32)
+    reads = {"softmax": 1, "rms_norm": 2, "layer_norm": 3, "cross_entropy": 1}[operation] + way.TWICE
     assert made.instructions["LDG"] <= vectors * reads + 2
+    # A power of 2 an element and reading, and a few a row: no division an element, which takes one more.
+    powers = way.BLOCK // (way.num_warps * 32) * (1 + way.TWICE) if operation in ("softmax", "cross_entropy") else 0
+    assert powers <= made.instructions["MUFU"] <= powers + 6
 
 
 @pytest.mark.parametrize(
@@ -106,19 +124,19 @@ def test_rows(operation, columns, dtype):
 )
 def test_flash_attention(kind, dim, dtype, causal):
     from labsupport.cuda.kernels.triton_kernels import flash_kernel
-    from labsupport.cuda.triton_ops import MAX_HEAD, flash_tile
+    from labsupport.cuda.triton_ops import MAX_HEAD, flash_ways
 
     assert dim <= MAX_HEAD[kind]
-    BM, BN, warps, stages = flash_tile(dim, kind)
-    made = compile_kernel(
-        flash_kernel,
-        dict.fromkeys(("o_ptr", "q_ptr", "k_ptr", "v_ptr"), f"*{NAMES[dtype]}")
-        | {"queries": "i32", "keys": "i32", "scale": "fp32"},
-        {"D": dim, "BM": BM, "BN": BN, "CAUSAL": causal, "PRECISION": "ieee" if kind == "half" else kind},
-        num_warps=warps,
-        num_stages=stages,
-    )
-    assert_fits(made, tensor_core=kind != "ieee")
+    for way in flash_ways(dim, kind):
+        made = compile_kernel(
+            flash_kernel,
+            dict.fromkeys(("o_ptr", "q_ptr", "k_ptr", "v_ptr"), f"*{NAMES[dtype]}")
+            | {"queries": "i32", "keys": "i32", "scale": "fp32"},
+            {"D": dim, "BM": way.BM, "BN": way.BN, "CAUSAL": causal, "PRECISION": "ieee" if kind == "half" else kind},
+            num_warps=way.num_warps,
+            num_stages=way.num_stages,
+        )
+        assert_fits(made, tensor_core=kind != "ieee")
 
 
 def test_a_tile_too_large_for_the_registers_is_seen_to_spill():

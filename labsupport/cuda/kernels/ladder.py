@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from types import FunctionType
 
-from numpy import float32
+from numpy import float32, uint32
 
 from labsupport.cuda.simt import cuda
 
@@ -220,36 +220,61 @@ def make_matmul_register(BM: int, BN: int, BK: int, TM: int, TN: int) -> Functio
 
     A thread's outputs lie TY = BM/TM rows and TX = BN/TN columns apart, so that the lanes of a
     warp read neighbouring columns of the shared tile (no bank conflict) and write neighbouring
-    elements of C. The block has (TX, TY) threads.
+    elements of C. The block has (TX, TY) threads. While a tile is multiplied, the next one is on
+    its way from global memory into registers. Rows and columns beyond the edge are read at the
+    edge and never stored; beyond the end of k a zero is taken instead.
     """
     if BM % TM or BN % TN:
         raise ValueError(f"a thread's {TM}×{TN} outputs do not divide the block's {BM}×{BN}")
     TX, TY = BN // TN, BM // TM
     threads = TX * TY
+    if threads % BK or threads % BN or BM * BK % threads or BK * BN % threads:
+        raise ValueError(f"{threads} threads do not load tiles of {BM}×{BK} and {BK}×{BN} in whole rows each")
+    # Elements that a thread loads of each tile, how many rows apart, and a row of sA without bank conflicts.
+    LA, LB = BM * BK // threads, BK * BN // threads
+    SA, SB = threads // BK, threads // BN
+    WIDE = BM + max(1, 32 // BK)
 
     def matmul_register(A, B, C):
-        sA = cuda.shared.array((BK, BM), float32)  # transposed, so that a step over k reads one row
+        sA = cuda.shared.array((BK, WIDE), float32)  # transposed, so that a step over k reads one row
         sB = cuda.shared.array((BK, BN), float32)
         acc = cuda.local.array((TM, TN), float32)
         a = cuda.local.array(TM, float32)
         b = cuda.local.array(TN, float32)
-        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+        nextA = cuda.local.array(LA, float32)
+        nextB = cuda.local.array(LB, float32)
+        # Unsigned: else a compiled index costs as much as the products, for it may count from an array's end.
+        tx, ty = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
         number = ty * TX + tx
+        iA, kA = number // BK, number % BK
+        kB, jB = number // BN, number % BN
         row0, col0 = cuda.blockIdx.y * BM, cuda.blockIdx.x * BN
+        M, N, K = C.shape[0], C.shape[1], A.shape[1]
+        col = min(col0 + jB, N - 1)
         for m in range(TM):
             for n in range(TN):
                 acc[m, n] = float32(0.0)
-        for k0 in range(0, A.shape[1], BK):
-            for e in range(number, BM * BK, threads):
-                i, k = e // BK, e % BK
-                inside = row0 + i < A.shape[0] and k0 + k < A.shape[1]
-                sA[k, i] = A[row0 + i, k0 + k] if inside else float32(0.0)
-            for e in range(number, BK * BN, threads):
-                k, j = e // BN, e % BN
-                inside = k0 + k < B.shape[0] and col0 + j < B.shape[1]
-                sB[k, j] = B[k0 + k, col0 + j] if inside else float32(0.0)
+        for r in range(LA):
+            x = A[min(row0 + iA + r * SA, M - 1), min(kA, K - 1)]
+            nextA[r] = x if kA < K else float32(0.0)
+        for r in range(LB):
+            x = B[min(kB + r * SB, K - 1), col]
+            nextB[r] = x if kB + r * SB < K else float32(0.0)
+        for k0 in range(0, K, BK):
+            for r in range(LA):
+                sA[kA, iA + r * SA] = nextA[r]
+            for r in range(LB):
+                sB[kB + r * SB, jB] = nextB[r]
             cuda.syncthreads()
-            for k in range(BK):
+            k1 = k0 + BK
+            if k1 < K:
+                for r in range(LA):
+                    x = A[min(row0 + iA + r * SA, M - 1), min(k1 + kA, K - 1)]
+                    nextA[r] = x if k1 + kA < K else float32(0.0)
+                for r in range(LB):
+                    x = B[min(k1 + kB + r * SB, K - 1), col]
+                    nextB[r] = x if k1 + kB + r * SB < K else float32(0.0)
+            for k in range(uint32(BK)):
                 for m in range(TM):
                     a[m] = sA[k, ty + m * TY]
                 for n in range(TN):
@@ -261,7 +286,7 @@ def make_matmul_register(BM: int, BN: int, BK: int, TM: int, TN: int) -> Functio
         for m in range(TM):
             for n in range(TN):
                 i, j = row0 + ty + m * TY, col0 + tx + n * TX
-                if i < C.shape[0] and j < C.shape[1]:
+                if i < M and j < N:
                     C[i, j] = acc[m, n]
 
     return _plain(matmul_register)

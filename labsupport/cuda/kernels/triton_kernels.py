@@ -8,6 +8,16 @@ in a narrower type, and none may read an element without a mask that keeps it in
 import triton
 import triton.language as tl
 
+if triton.knobs.runtime.interpret:
+
+    @triton.jit
+    def exp2(x):  # type: ignore[no-untyped-def]
+        """Power of 2; the interpreter has no other."""
+        return tl.exp2(x)
+
+else:  # one instruction, where tl.exp2 takes three more for results below the normal numbers
+    from triton.language.extra.libdevice import exp2  # type: ignore[no-redef]
+
 __all__ = [
     "cross_entropy_kernel",
     "cross_entropy_long_kernel",
@@ -15,13 +25,32 @@ __all__ = [
     "layer_norm_kernel",
     "layer_norm_long_kernel",
     "matmul_kernel",
+    "matmul_tma_kernel",
     "rms_norm_kernel",
     "rms_norm_long_kernel",
     "softmax_kernel",
     "softmax_long_kernel",
 ]
 
+#: exp(x) = 2^(x · log2(e)), and powers of 2 are what the hardware has.
+LOG2E = tl.constexpr(1.4426950408889634)
+
 # -- products -------------------------------------------------------------------------------
+
+
+@triton.jit
+def tile_of_program(M, N, BM: tl.constexpr, BN: tl.constexpr, GROUP: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Row and column of a program's tile: numbered down GROUP rows of tiles before they move one column on.
+
+    The tiles in flight together thus share rows of A and columns of B in the L2 cache.
+    """
+    pid = tl.program_id(0)
+    tiles_m = tl.cdiv(M, BM)
+    tiles_n = tl.cdiv(N, BN)
+    per_group = GROUP * tiles_n
+    first = pid // per_group * GROUP
+    rows = tl.minimum(tiles_m - first, GROUP)
+    return first + pid % per_group % rows, pid % per_group // rows
 
 
 @triton.jit
@@ -47,19 +76,9 @@ def matmul_kernel(  # type: ignore[no-untyped-def]
 ):
     """One BM×BN tile of C = A @ B, accumulated in float32 over steps of BK.
 
-    Programs are numbered down GROUP rows of tiles before they move one column on, so that the
-    tiles in flight together share rows of A and columns of B in the L2 cache. Rows and columns
-    beyond the edge wrap around: they are read inside the arrays and never stored.
+    Rows and columns beyond the edge wrap around: they are read inside the arrays and never stored.
     """
-    pid = tl.program_id(0)
-    tiles_m = tl.cdiv(M, BM)
-    tiles_n = tl.cdiv(N, BN)
-    per_group = GROUP * tiles_n
-    first = pid // per_group * GROUP
-    rows = tl.minimum(tiles_m - first, GROUP)
-    tile_m = first + pid % per_group % rows
-    tile_n = pid % per_group // rows
-
+    tile_m, tile_n = tile_of_program(M, N, BM, BN, GROUP)
     m = tile_m * BM + tl.arange(0, BM)
     n = tile_n * BN + tl.arange(0, BN)
     k = tl.arange(0, BK)
@@ -81,6 +100,41 @@ def matmul_kernel(  # type: ignore[no-untyped-def]
     tl.store(c, acc.to(c_ptr.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
 
 
+@triton.jit
+def matmul_tma_kernel(  # type: ignore[no-untyped-def]
+    a_tile,
+    b_tile,
+    c_ptr,
+    M,
+    N,
+    K,
+    stride_cm,
+    stride_cn,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+    B_ROWS: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """The same product, its tiles fetched by Hopper's copy engine: one thread asks for a tile, no other computes
+    addresses.
+
+    ``a_tile`` and ``b_tile`` are descriptors; what lies beyond an edge arrives as zeros. ``B_ROWS``: B comes
+    in rows of k, (K, N); else in rows of n, (N, K), which TF32 tensor cores need.
+    """
+    tile_m, tile_n = tile_of_program(M, N, BM, BN, GROUP)
+    acc = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        x = a_tile.load([tile_m * BM, k])
+        y = b_tile.load([k, tile_n * BN]) if B_ROWS else b_tile.load([tile_n * BN, k]).T
+        acc = tl.dot(x, y, acc, input_precision=PRECISION)
+    m = tile_m * BM + tl.arange(0, BM)
+    n = tile_n * BN + tl.arange(0, BN)
+    c = c_ptr + m.to(tl.int64)[:, None] * stride_cm + n[None, :] * stride_cn
+    tl.store(c, acc.to(c_ptr.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
+
+
 # -- softmax --------------------------------------------------------------------------------
 
 
@@ -91,8 +145,8 @@ def softmax_kernel(y_ptr, x_ptr, stride, N, BLOCK: tl.constexpr):  # type: ignor
     column = tl.arange(0, BLOCK)
     inside = column < N
     x = tl.load(x_ptr + row * stride + column, mask=inside, other=-float("inf")).to(tl.float32)
-    e = tl.exp(x - tl.max(x, axis=0))
-    y = e / tl.sum(e, axis=0)
+    e = exp2((x - tl.max(x, axis=0)) * LOG2E)
+    y = e * (1.0 / tl.sum(e, axis=0))  # one division a row; a division an element would take longer than the copy
     tl.store(y_ptr + row * N + column, y.to(y_ptr.dtype.element_ty), mask=inside)
 
 
@@ -107,7 +161,7 @@ def online_state(x_ptr, N, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
         new = tl.maximum(m, tl.max(x, axis=0))
         # A row that begins with −inf only has no maximum yet: −inf − (−inf) would be NaN.
         shift = tl.where(new == -float("inf"), 0.0, new)
-        total = total * tl.exp(m - shift) + tl.sum(tl.exp(x - shift), axis=0)
+        total = total * exp2((m - shift) * LOG2E) + tl.sum(exp2((x - shift) * LOG2E), axis=0)
         m = new
     return m, total
 
@@ -118,15 +172,17 @@ def softmax_long_kernel(y_ptr, x_ptr, stride, N, BLOCK: tl.constexpr):  # type: 
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride
     m, total = online_state(x_ptr, N, BLOCK)
+    inverse = 1.0 / total
     for start in range(0, N, BLOCK):
         column = start + tl.arange(0, BLOCK)
         inside = column < N
         x = tl.load(x_ptr + column, mask=inside, other=-float("inf")).to(tl.float32)
-        y = tl.exp(x - m) / total
+        y = exp2((x - m) * LOG2E) * inverse
         tl.store(y_ptr + row * N + column, y.to(y_ptr.dtype.element_ty), mask=inside)
 
 
 # -- normalisation --------------------------------------------------------------------------
+# Every row needs the same weights: they are to stay in the L1 cache, and the rows to pass through it.
 
 
 @triton.jit
@@ -135,12 +191,12 @@ def layer_norm_kernel(y_ptr, x_ptr, w_ptr, b_ptr, stride, N, eps, BLOCK: tl.cons
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < N
-    x = tl.load(x_ptr + row * stride + column, mask=inside, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + row * stride + column, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
     mean = tl.sum(x, axis=0) / N
     centred = tl.where(inside, x - mean, 0.0)
     variance = tl.sum(centred * centred, axis=0) / N
-    w = tl.load(w_ptr + column, mask=inside, other=0.0).to(tl.float32)
-    b = tl.load(b_ptr + column, mask=inside, other=0.0).to(tl.float32)
+    w = tl.load(w_ptr + column, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
+    b = tl.load(b_ptr + column, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
     y = centred * (1.0 / tl.sqrt(variance + eps)) * w + b
     tl.store(y_ptr + row * N + column, y.to(y_ptr.dtype.element_ty), mask=inside)
 
@@ -168,8 +224,8 @@ def layer_norm_long_kernel(y_ptr, x_ptr, w_ptr, b_ptr, stride, N, eps, BLOCK: tl
         column = start + tl.arange(0, BLOCK)
         inside = column < N
         x = tl.load(x_ptr + column, mask=inside, other=0.0).to(tl.float32)
-        w = tl.load(w_ptr + column, mask=inside, other=0.0).to(tl.float32)
-        b = tl.load(b_ptr + column, mask=inside, other=0.0).to(tl.float32)
+        w = tl.load(w_ptr + column, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        b = tl.load(b_ptr + column, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
         y = (x - mean) * r * w + b
         tl.store(y_ptr + row * N + column, y.to(y_ptr.dtype.element_ty), mask=inside)
 
@@ -180,9 +236,9 @@ def rms_norm_kernel(y_ptr, x_ptr, w_ptr, stride, N, eps, BLOCK: tl.constexpr):  
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < N
-    x = tl.load(x_ptr + row * stride + column, mask=inside, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + row * stride + column, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
     r = 1.0 / tl.sqrt(tl.sum(x * x, axis=0) / N + eps)
-    w = tl.load(w_ptr + column, mask=inside, other=0.0).to(tl.float32)
+    w = tl.load(w_ptr + column, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
     tl.store(y_ptr + row * N + column, (x * r * w).to(y_ptr.dtype.element_ty), mask=inside)
 
 
@@ -201,7 +257,7 @@ def rms_norm_long_kernel(y_ptr, x_ptr, w_ptr, stride, N, eps, BLOCK: tl.constexp
         column = start + tl.arange(0, BLOCK)
         inside = column < N
         x = tl.load(x_ptr + column, mask=inside, other=0.0).to(tl.float32)
-        w = tl.load(w_ptr + column, mask=inside, other=0.0).to(tl.float32)
+        w = tl.load(w_ptr + column, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
         tl.store(y_ptr + row * N + column, (x * r * w).to(y_ptr.dtype.element_ty), mask=inside)
 
 
@@ -220,14 +276,15 @@ def cross_entropy_kernel(  # type: ignore[no-untyped-def]
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < N
-    target = tl.load(target_ptr + row)
+    target = tl.load(target_ptr + row).to(tl.int32)
     x = tl.load(x_ptr + row * stride + column, mask=inside, other=-float("inf")).to(tl.float32)
     m = tl.max(x, axis=0)
-    e = tl.exp(x - m)  # x is not used after this: its registers are free
+    e = exp2((x - m) * LOG2E)  # x is not used after this: its registers are free
     total = tl.sum(e, axis=0)
     right = tl.load(x_ptr + row * stride + target).to(tl.float32) - m
     tl.store(loss_ptr + row, tl.log(total) - right)
-    d = (e / total - tl.where(column == target, 1.0, 0.0)) * scale
+    d = e * (scale / total)
+    d = tl.where(column == target, d - scale, d)
     tl.store(d_ptr + row * N + column, d.to(d_ptr.dtype.element_ty), mask=inside)
 
 
@@ -238,15 +295,17 @@ def cross_entropy_long_kernel(  # type: ignore[no-untyped-def]
     """The same for a row longer than a block: two reads of the logits (state, gradient), one write."""
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride
-    target = tl.load(target_ptr + row)
+    target = tl.load(target_ptr + row).to(tl.int32)
     m, total = online_state(x_ptr, N, BLOCK)
     right = tl.load(x_ptr + target).to(tl.float32) - m
     tl.store(loss_ptr + row, tl.log(total) - right)
+    factor = scale / total
     for start in range(0, N, BLOCK):
         column = start + tl.arange(0, BLOCK)
         inside = column < N
         x = tl.load(x_ptr + column, mask=inside, other=-float("inf")).to(tl.float32)
-        d = (tl.exp(x - m) / total - tl.where(column == target, 1.0, 0.0)) * scale
+        d = exp2((x - m) * LOG2E) * factor
+        d = tl.where(column == target, d - scale, d)
         tl.store(d_ptr + row * N + column, d.to(d_ptr.dtype.element_ty), mask=inside)
 
 
@@ -268,27 +327,37 @@ def flash_blocks(  # type: ignore[no-untyped-def]
     scale,
     D: tl.constexpr,
     BN: tl.constexpr,
+    MASKED: tl.constexpr,
     CAUSAL: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """Take the keys from ``low`` to ``high`` into the state (acc, total, m) of a block of queries.
 
-    ``scale`` holds the factor log2(e) too: exp2 is what the hardware has.
+    ``scale`` holds the factor log2(e) too: exp2 is what the hardware has. It is positive, so the largest
+    score scaled is the largest scaled score, and scaling and subtracting are one fused multiply-add.
+    Without ``MASKED`` every block is whole and visible to every query.
     """
     d = tl.arange(0, D)
     for start in range(low, high, BN):
         n = start + tl.arange(0, BN)
-        k = tl.load(k_ptr + n[None, :] * D + d[:, None], mask=n[None, :] < keys, other=0.0)
-        s = tl.dot(q, k, input_precision=PRECISION) * scale
-        allowed = n[None, :] < keys
-        if CAUSAL:
-            allowed = allowed & (row[:, None] >= n[None, :])
-        s = tl.where(allowed, s, -float("inf"))
-        new = tl.maximum(m, tl.max(s, axis=1))
-        p = tl.exp2(s - new[:, None])
-        decay = tl.exp2(m - new)
+        if MASKED:
+            k = tl.load(k_ptr + n[None, :] * D + d[:, None], mask=n[None, :] < keys, other=0.0)
+        else:
+            k = tl.load(k_ptr + n[None, :] * D + d[:, None])
+        s = tl.dot(q, k, input_precision=PRECISION)
+        if MASKED:
+            allowed = n[None, :] < keys
+            if CAUSAL:
+                allowed = allowed & (row[:, None] >= n[None, :])
+            s = tl.where(allowed, s, -float("inf"))
+        new = tl.maximum(m, tl.max(s, axis=1) * scale)
+        p = exp2(s * scale - new[:, None])
+        decay = exp2(m - new)
         total = total * decay + tl.sum(p, axis=1)
-        v = tl.load(v_ptr + n[:, None] * D + d[None, :], mask=n[:, None] < keys, other=0.0)
+        if MASKED:
+            v = tl.load(v_ptr + n[:, None] * D + d[None, :], mask=n[:, None] < keys, other=0.0)
+        else:
+            v = tl.load(v_ptr + n[:, None] * D + d[None, :])
         acc = tl.dot(p.to(v.dtype), v, acc * decay[:, None], input_precision=PRECISION)
         m = new
     return acc, total, m
@@ -312,7 +381,7 @@ def flash_kernel(  # type: ignore[no-untyped-def]
     """Attention of BM queries of one head over all keys they may see (Dao 2023, alg. 1).
 
     Key 0 is visible to every query, so the running maximum is finite from the first block on.
-    Blocks wholly below the diagonal need no causal mask; only the last one or few do.
+    Blocks wholly below the diagonal need no mask; only the last one or few do.
     """
     # The longest rows of a causal mask start first: what is left at the end is short.
     block = tl.num_programs(0) - 1 - tl.program_id(0)
@@ -328,16 +397,17 @@ def flash_kernel(  # type: ignore[no-untyped-def]
     total = tl.zeros((BM,), dtype=tl.float32)
     acc = tl.zeros((BM, D), dtype=tl.float32)
     if CAUSAL:
-        below = block * BM // BN * BN
-        acc, total, m = flash_blocks(
-            acc, total, m, q, k_ptr, v_ptr, row, 0, below, keys, scale, D, BN, False, PRECISION
-        )
+        whole = block * BM // BN * BN
         high = tl.minimum((block + 1) * BM, keys)
-        acc, total, m = flash_blocks(
-            acc, total, m, q, k_ptr, v_ptr, row, below, high, keys, scale, D, BN, True, PRECISION
-        )
     else:
-        acc, total, m = flash_blocks(acc, total, m, q, k_ptr, v_ptr, row, 0, keys, keys, scale, D, BN, False, PRECISION)
+        whole = keys // BN * BN
+        high = keys
+    acc, total, m = flash_blocks(
+        acc, total, m, q, k_ptr, v_ptr, row, 0, whole, keys, scale, D, BN, False, False, PRECISION
+    )
+    acc, total, m = flash_blocks(
+        acc, total, m, q, k_ptr, v_ptr, row, whole, high, keys, scale, D, BN, True, CAUSAL, PRECISION
+    )
     o = acc / total[:, None]
     o_ptr += head * queries * D
     tl.store(o_ptr + row[:, None] * D + d[None, :], o.to(o_ptr.dtype.element_ty), mask=inside)
