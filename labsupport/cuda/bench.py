@@ -416,7 +416,7 @@ class CudaBench(Bench):
     def versions(self) -> dict[str, str]:
         """Return the versions of Python and of the packages that take part."""
         found = {"python": platform.python_version(), "cuda": str(self._torch.version.cuda)}
-        for package in ("torch", "triton", "numba-cuda", "numpy"):
+        for package in ("torch", "triton", "numba-cuda", "numba", "numpy", "nvidia-cublas", "nvidia-cudnn-cu13"):
             try:
                 found[package] = version(package)
             except PackageNotFoundError:

@@ -6,11 +6,13 @@ fall back to something else without a word.
 
 import ctypes
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 __all__ = [
@@ -95,6 +97,7 @@ def _torch() -> list[str]:
 def _numba() -> list[str]:
     if find_spec("numba_cuda") is None:
         return ["numba-cuda is not installed"]
+    _name_the_toolkit()
     try:
         from numba import config, cuda
 
@@ -110,6 +113,14 @@ def _numba() -> list[str]:
     if not found:
         return ["numba-cuda does not find NVIDIA's nvvm and nvrtc (pip install 'numba-cuda[cu13]' brings them)"]
     return []
+
+
+def _name_the_toolkit() -> None:
+    """Set CUDA_HOME, where it is not set, to the CUDA toolkit of the system: numba-cuda does not look everywhere."""
+    compiler = shutil.which("nvcc")
+    for home in (Path(compiler).resolve().parents[1] if compiler else None, Path("/usr/local/cuda")):
+        if home is not None and (home / "nvvm").is_dir():
+            os.environ.setdefault("CUDA_HOME", str(home))
 
 
 def driver_missing() -> bool:

@@ -104,6 +104,8 @@ class _Watch:
     ceilings: Mapping[str, Any] | None = None
     careful: set[str] = field(default_factory=set)
     fruitless: int = 0
+    current: str = ""
+    began: float = 0.0
 
     def one_worker(self) -> None:
         """Let one worker do as much as it can."""
@@ -125,46 +127,60 @@ class _Watch:
             here.close()
 
     def _listen(self, here: Any, process: Any) -> None:
-        current, limit, began = "", self.start, time.monotonic()
+        self.current, limit, began = "", self.start, time.monotonic()
         while True:
             if not here.poll(max(0.0, min(began + limit, self.ends) - time.monotonic())):
+                process.kill()
+                process.join()
+                while here.poll(0):  # what it had still said
+                    try:
+                        self._hear(*here.recv())
+                    except (EOFError, ConnectionError):
+                        break
                 over = time.monotonic() >= self.ends
-                self._failed(current, "the time was over" if over else f"not done after {limit:.0f} s, and stopped")
+                self._failed(
+                    self.current, "the time was over" if over else f"not done after {limit:.0f} s, and stopped"
+                )
                 return
             try:
-                kind, *rest = here.recv()
+                message = here.recv()
             except (EOFError, ConnectionError):
                 process.join(10)
-                self._spoilt(current, f"the process that measured ended with code {process.exitcode}")
+                self._spoilt(self.current, f"the process that measured ended with code {process.exitcode}")
                 return
-            if kind == "begin":
-                current, limit, began = rest[0], self.each, time.monotonic()
-                self.tell(f"{current} …")
-            elif kind == "stored":
-                name, told = rest
-                self._done(name)
-                self.outcome.stored.append(name)
-                self.tell(f"{name}: stored after {time.monotonic() - began:.0f} s: {told}")
-                self.stored(name)
-                current = ""
-            elif kind == "failed":
-                self._failed(*rest)
-                current = ""
-            elif kind == "spoilt":
-                self._spoilt(*rest)
+            if message[0] == "end":
                 return
-            elif kind == "ceilings":
-                self.ceilings, began = rest[0], time.monotonic()
-            elif kind == "lacking":
-                self.outcome.lacking.update(rest[0])
-            elif kind == "end":
+            if message[0] in ("begin", "ceilings"):
+                limit, began = self.each if message[0] == "begin" else limit, time.monotonic()
+            self._hear(*message)
+            if message[0] == "spoilt":
                 return
-            else:
-                self.tell(f"  {rest[0]}")
+
+    def _hear(self, kind: str, *rest: Any) -> None:
+        """Take in one message of a worker; see ``work``."""
+        if kind == "begin":
+            self.current, self.began = rest[0], time.monotonic()
+            self.tell(f"{self.current} …")
+        elif kind == "stored":
+            name, told = rest
+            self._done(name)
+            self.outcome.stored.append(name)
+            self.tell(f"{name}: stored after {time.monotonic() - self.began:.0f} s: {told}")
+            self.stored(name)
+        elif kind == "failed":
+            self._failed(*rest)
+        elif kind == "spoilt":
+            self._spoilt(*rest)
+        elif kind == "ceilings":
+            self.ceilings = rest[0]
+        elif kind == "lacking":
+            self.outcome.lacking.update(rest[0])
+        elif kind == "note":
+            self.tell(f"  {rest[0]}")
 
     def _done(self, name: str) -> None:
         self.left[:] = [run for run in self.left if run.name != name]
-        self.fruitless = 0
+        self.current, self.fruitless = "", 0
 
     def _failed(self, name: str, reason: str) -> None:
         """Note why a run failed; without a name nothing had begun, and nothing is decided."""
@@ -177,7 +193,7 @@ class _Watch:
         """Let a run that ended its worker be tried once more, with care."""
         if name and name not in self.careful:
             self.careful.add(name)
-            self.fruitless = 0
+            self.current, self.fruitless = "", 0
             self.tell(f"{name}: {reason}; once more, in the first way of launching alone")
         else:
             self._failed(name, reason)

@@ -3,6 +3,9 @@
 import os
 import time
 
+import jsonschema  # noqa: F401  loaded before the first run, for runs of a test have little time
+
+import labsupport.cuda.measuring  # noqa: F401
 from labsupport.cuda.bench import Bench, Mismatch, Prepared
 from labsupport.cuda.catalogue import find
 from labsupport.cuda.recording import serve

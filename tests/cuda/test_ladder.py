@@ -109,12 +109,24 @@ def test_coalescing_and_bank_conflicts_of_the_products():
     assert per_request(coalesced, "sectors", "global", "load", "A") == 1
     assert per_request(coalesced, "sectors", "global", "load", "B") == 4
     assert per_request(register, "wavefronts", "shared", "load") == 1
+    assert per_request(register, "wavefronts", "shared", "store") == 1
     assert per_request(register, "sectors", "global", "store", "C") == 4
 
 
 def test_a_register_tile_that_does_not_divide_is_refused():
     with pytest.raises(ValueError, match="do not divide"):
         ladder.make_matmul_register(32, 32, 8, 5, 4)
+    with pytest.raises(ValueError, match="64 threads do not load tiles of 32×6 and 6×32 in whole rows each"):
+        ladder.make_matmul_register(32, 32, 6, 4, 4)
+
+
+def test_the_measured_register_tile_has_no_bank_conflicts_either():
+    A, B, C = floats(128, 32), floats(32, 128, seed=1), np.zeros((128, 128), np.float32)
+    report = launch(ladder.make_matmul_register(128, 128, 16, 8, 8), 1, (16, 16), A, B, C)
+    np.testing.assert_allclose(C, A.astype(float) @ B.astype(float), rtol=1e-4, atol=1e-4)
+    for kind in ("load", "store"):
+        assert per_request(report, "wavefronts", "shared", kind) == 1
+    assert report.total("accesses", "global", "load") == A.size + B.size
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from numpy import float32
+from numpy import float32, uint32
 
 from labsupport.cuda import simt
 from labsupport.cuda.kernels.lessons import edited
-from labsupport.cuda.simt import launch
+from labsupport.cuda.simt import cuda, launch
 from tests.cuda import kernels_right as right
 from tests.cuda import kernels_wrong as wrong
 
@@ -405,3 +405,38 @@ def test_two_arrays_under_one_name_in_turn_are_both_watched():
 def test_math_has_the_names_of_python_s_module_alone(kernel):
     with pytest.raises(simt.UnsupportedError, match=r"math\.\w+ does not exist in a kernel"):
         launch(kernel, 1, 1, X64.copy())
+
+
+def _transposed_by(kind):
+    def kernel(x, y):
+        tile = cuda.shared.array((32, 32), float32)
+        i, j = kind(cuda.threadIdx.y), kind(cuda.threadIdx.x)
+        tile[i, j] = x[i, j]
+        cuda.syncthreads()
+        y[i, j] = tile[j, i]
+
+    return kernel
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.uint32, np.int64])
+def test_an_index_in_a_numpy_integer_is_counted_as_any_other(kind):
+    x, y = np.arange(1024, dtype=np.float32).reshape(32, 32), np.zeros((32, 32), np.float32)
+    reports = [launch(_transposed_by(k), 1, (32, 32), x, y) for k in (int, kind)]
+    assert (y == x.T).all()
+    for counter in ("accesses", "requests", "sectors", "wavefronts"):
+        for space in ("global", "shared"):
+            for way in ("load", "store"):
+                due, got = (report.total(counter, space, way) for report in reports)
+                assert got == due, (counter, space, way)
+
+
+def test_a_race_over_an_index_in_a_numpy_integer_is_seen():
+    def kernel(x, y):
+        s = cuda.shared.array((2, 64), float32)
+        j = uint32(cuda.threadIdx.x)
+        s[0, j] = x[j]
+        s[1, j] = s[0, uint32(63) - j]
+        y[j] = s[1, j]
+
+    with pytest.raises(simt.DataRaceError):
+        launch(kernel, 1, 64, np.ones(64, np.float32), np.zeros(64, np.float32))

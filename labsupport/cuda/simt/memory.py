@@ -175,9 +175,10 @@ def _two_indices(array: Array) -> tuple[Callable[..., Any], Callable[..., None]]
         try:
             if 0 <= i < n0 and 0 <= j < n1:
                 offset = i * n1 + j
-                value = data[offset]
-                log(offset * STEP + base + site)
-                return array.machine.uninitialized(array, site, offset) if value is None else value
+                if offset.__class__ is int:  # a NumPy integer would overflow in the log
+                    value = data[offset]
+                    log(offset * STEP + base + site)
+                    return array.machine.uninitialized(array, site, offset) if value is None else value
         except TypeError:  # an index that is no whole number, which ``ld`` explains
             pass
         return array.ld(site, i, j)
