@@ -76,6 +76,15 @@ def test_where_a_product_of_tenths_is_lost(dtype, last):
     assert float(sequence_log_probability(np.full(1000, 0.1))) == pytest.approx(-2302.5851, abs=1e-4)
 
 
+@pytest.mark.parametrize("B", [1, 16, 48, 63])
+def test_noise_of_a_batch_drawn_without_replacement(B):
+    n, rng = 64, np.random.default_rng(0)
+    values = rng.normal(size=n)
+    order = rng.permuted(np.tile(np.arange(n), (20_000, 1)), axis=1)
+    spread = values[order[:, :B]].mean(axis=1).std()
+    assert spread == pytest.approx(values.std() / np.sqrt(B) * np.sqrt((n - B) / (n - 1)), rel=0.03)
+
+
 def test_a_product_of_nine_tenths_stands_still_in_float16():
     running = np.multiply.accumulate(np.full(400, 0.9, np.float16))
     assert running[-1] == running[-100] > 1e11 * 0.9**400
