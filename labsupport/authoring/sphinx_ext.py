@@ -61,6 +61,8 @@ OPTIONAL_STYLES = ("explore.css", "exercises.css")
 OPTIONAL_SCRIPTS = ("explore.js", "exercises-data.js", "exercises.js")
 
 CHECKBOX = re.compile(r'<input class="task-list-item-checkbox"[^>]*(?=>)')
+#: A formula within a line, and the punctuation that follows it without a space.
+PUNCTUATED = re.compile(r'<span class="math [^"]*">[^<]*</span>[.,;:!?)\]’”]+')
 EMPTY_HEADER = re.compile(r"<th\b[^>]*>\s*(?:<p>\s*</p>)?\s*</th>")
 SECTIONS = '<details class="sections-inline"><summary>On this page</summary>{}</details>'
 
@@ -119,11 +121,13 @@ def inner_toc(toc: str) -> str:
 
 
 def mend(body: str) -> str:
-    """Take out of a page's body what breaks accessibility rules.
+    """Take out of a page's body what breaks accessibility rules, and keep a formula and its full stop together.
 
     Docutils marks bibliography entries with roles that ARIA withdrew, and footnotes as landmarks; the boxes of
-    a task list have no names, and the corner of a table is a header without a text.
+    a task list have no names, and the corner of a table is a header without a text. A browser may begin a line
+    with the punctuation after a formula, since to it a formula is a picture.
     """
+    body = PUNCTUATED.sub(r'<span class="kept">\g<0></span>', body)
     body = body.replace(' role="doc-biblioentry"', "").replace('<div role="list" class="citation-list">', "<div>")
     body = CHECKBOX.sub(lambda box: f'{box[0]} aria-label="{"done" if "checked=" in box[0] else "open"}"', body)
     body = EMPTY_HEADER.sub("<td></td>", body)

@@ -56,6 +56,14 @@ LOOK = r"""() => {
     wide: [...document.querySelectorAll("div.math, div.math > mjx-container")]
       .filter(box => box.scrollWidth > box.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(box).overflowX))
       .map(box => box.textContent.slice(0, 40)).slice(0, 3),
+    stray: [...document.querySelectorAll("span.math")].filter(formula => {
+      const next = formula.nextSibling;
+      if (!next || next.nodeType !== Node.TEXT_NODE || !/^[.,;:!?)\]]/.test(next.data)) return false;
+      const first = document.createRange();
+      first.setStart(next, 0);
+      first.setEnd(next, 1);
+      return first.getBoundingClientRect().left < formula.getBoundingClientRect().left;
+    }).map(formula => formula.parentElement.textContent.slice(-40)).slice(0, 3),
     noalt: [...document.querySelectorAll("img:not([alt])")].map(image => image.src).slice(0, 3),
   };
 }"""

@@ -157,6 +157,13 @@ def test_equations_are_numbered_within_their_chapter() -> None:
     assert sphinx_ext.chapter_numbers("book/notation", ids) == {"a": (1,), "b": (2,), "c": (3,)}
 
 
+def test_a_formula_and_the_punctuation_after_it_stay_together() -> None:
+    formula = '<span class="math notranslate nohighlight">\\(x &lt; 1\\)</span>'
+    for after, kept in ((". On", "."), ("), so", "),"), (" on", ""), ("-axis", ""), ("; and", ";")):
+        wanted = f'<span class="kept">{formula}{kept}</span>' if kept else formula
+        assert sphinx_ext.mend(f"<p>A {formula}{after}</p>") == f"<p>A {wanted}{after.removeprefix(kept)}</p>"
+
+
 EQUATION = """```{{math}}
 :label: {0}
 x = 1
