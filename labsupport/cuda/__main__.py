@@ -68,7 +68,8 @@ def _record(chosen: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     outcome = recording.record_all(runs, tell=tell, seconds=chosen.seconds, each=chosen.each, stored=keep)
     if outcome.lacking and not outcome.stored and all(run.family in outcome.lacking for run in runs):
-        print(refuse("make record", INSTEAD, list(outcome.lacking.values())), file=sys.stderr)
+        missing = dict.fromkeys(clause for clauses in outcome.lacking.values() for clause in clauses)
+        print(refuse("make record", INSTEAD, list(missing)), file=sys.stderr)
         return 2
     for name, reason in outcome.failed.items():
         print(f"{name}: {reason}", file=sys.stderr)

@@ -6,6 +6,7 @@ more, in the first way of launching it alone. Nothing here touches the GPU.
 """
 
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ __all__ = ["EACH", "SECONDS", "Outcome", "by_need", "record_all", "still_to_do",
 
 #: Seconds for everything, and for one run, the first of which also starts the worker and measures the ceilings.
 SECONDS = 440.0
-EACH = 90.0
+EACH = 120.0
 START = 120.0
 
 
@@ -31,7 +32,7 @@ class Outcome:
 
     stored: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
-    lacking: dict[str, str] = field(default_factory=dict)
+    lacking: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def by_need(runs: Sequence[Run]) -> list[Run]:
@@ -84,7 +85,8 @@ def record_all(
     except KeyboardInterrupt:
         why = "interrupted"
     for run in watch.left:
-        watch.outcome.failed[run.name] = f"not measured: {watch.outcome.lacking.get(run.family, why)}"
+        lacking = watch.outcome.lacking.get(run.family)
+        watch.outcome.failed[run.name] = f"not measured: {'; '.join(lacking) if lacking else why}"
     return watch.outcome
 
 
@@ -208,10 +210,12 @@ def work(
 ) -> None:
     """Measure the runs called ``names`` in this process and tell the one that waits what happens.
 
-    Messages: ("lacking", {family: reason}), ("ceilings", …), ("note", text), ("begin", name), ("stored", name, text),
+    Messages: ("lacking", {family: clauses}), ("ceilings", …), ("note", text), ("begin", name), ("stored", name, text),
     ("failed", name, reason), ("end",), and ("spoilt", name, reason) where the GPU no longer answers.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that watches ends this one
+    # The compiled baselines are small: starting processes to compile them in would take longer.
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     from labsupport.cuda import tuning
     from labsupport.cuda.bench import CudaBench
     from labsupport.cuda.device import status
@@ -219,7 +223,7 @@ def work(
     runs = [find(name) for name in names]
     # A GPU may be usable for one family of kernels only, where the other's compiler is missing.
     families = {family: status(family) for family in dict.fromkeys(run.family for run in runs)}
-    lacking = {family: str(found) for family, found in families.items() if not found}
+    lacking = {family: found.missing for family, found in families.items() if not found}
     connection.send(("lacking", lacking))
     runs = [run for run in runs if run.family not in lacking]
     if not runs:

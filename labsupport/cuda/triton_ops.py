@@ -37,6 +37,8 @@ ONE_BLOCK = {"softmax": 32768, "rms_norm": 32768, "cross_entropy": 32768, "layer
 #: Elements of a block of a longer row.
 LONG_BLOCK = 8192
 FLOATS = ("float32", "float16", "bfloat16")
+#: Blocks of a grid along y, and z (CUDA C++ Programming Guide, table of limits).
+MAX_GRID_Y = 65535
 #: The largest head dimension of flash attention whose tiles fit registers and shared memory.
 MAX_HEAD = {"half": 256, "tf32": 128, "ieee": 64}
 
@@ -401,6 +403,10 @@ def flash_attention(q: Any, k: Any, v: Any, *, causal: bool = False, precision: 
         raise ValueError(
             f"flash_attention: k {tuple(k.shape)} and v {tuple(v.shape)} must be alike, and agree with q "
             f"{tuple(q.shape)} in batch, heads and D"
+        )
+    if batch * heads > MAX_GRID_Y:
+        raise ValueError(
+            f"flash_attention: batch × heads is {batch * heads}; a launch takes {MAX_GRID_Y} at most: split the batch"
         )
     keys = k.shape[2]
     if causal and queries != keys:

@@ -125,5 +125,5 @@ def never_ready(connection, names, folder, ceilings, careful):
 
 
 def without_triton(connection, names, folder, ceilings, careful):
-    connection.send(("lacking", {"triton": "Triton is not installed"}))
+    connection.send(("lacking", {"triton": ("Triton is not installed",)}))
     served(connection, [n for n in names if n.startswith("simt")], folder, ceilings, careful)

@@ -253,3 +253,19 @@ def test_a_plain_function_called_from_a_kernel_is_refused_by_both():
         launch(calls, 1, 1, np.zeros(1, np.float32))
     with pytest.raises(Exception, match="signature"):
         numba_backend.compile_llvm(calls, V)
+
+
+@pytest.mark.skipif(
+    not numba_backend.has_nvvm(), reason="PTX is made by NVIDIA's nvvm and nvrtc, which are not installed"
+)
+def test_the_register_tile_computes_more_than_it_computes_addresses():
+    """A step over k is 64 multiply-adds and 16 loads; in the registers, and with few instructions besides."""
+    ptx = numba_backend.compile_ptx(ladder.make_matmul_register(128, 128, 16, 8, 8), signature((M, M, M)))
+    assert ".local" not in ptx, "a thread's results are not in registers"
+    blocks = [
+        re.findall(r"^\t(?:@!?%p\d+ )?([a-z]\S*)", part, re.MULTILINE) for part in re.split(r"^\$\S+:", ptx, flags=re.M)
+    ]
+    step = max(blocks, key=lambda names: sum(name.startswith("fma") for name in names))
+    assert sum(name == "fma.rn.f32" for name in step) == 64
+    assert sum(name.startswith("ld.shared") for name in step) == 16
+    assert len(step) <= 64 + 16 + 30, [name for name in step if name != "fma.rn.f32"]

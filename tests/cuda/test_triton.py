@@ -367,6 +367,11 @@ BAD = {
         {"precision": "ieee", "causal": True},
     ),
     "must be alike, and agree with q": ("flash_attention", (Q, Q[:, :1], Q), {"precision": "ieee"}),
+    "batch × heads is 65536; a launch takes 65535 at most": (
+        "flash_attention",
+        (np.ones((2, 32768, 1, 16), np.float32),) * 3,
+        {"precision": "ieee"},
+    ),
     "q has 3 axes": ("flash_attention", (Q[0],) * 3, {"precision": "ieee"}),
     "v is not contiguous": (
         "flash_attention",
