@@ -255,15 +255,22 @@ def _known_of(record: Kernel, seed: int) -> _Known:
 def _observe(
     record: Kernel, kernel: simt.Kernel, threads: int | None, cases: list[KernelCase], orders: tuple[Any, ...] = ORDERS
 ) -> list[Outcome]:
-    """What every case does with a kernel, up to one that takes too long."""
+    """What every case does with a kernel, up to one that takes too long.
+
+    The first finding of a case is its outcome. After a finding the cases that are left only tell which
+    mistake it is; they run in one order, as the mistakes do.
+    """
     ends = time.process_time() + record.seconds
-    outcomes = []
+    outcomes: list[Outcome] = []
     for case in cases:
         if threads is not None and record.grid_of:
             case = replace(case, grid=record.grid_of(case, threads), block=threads)
-        seen = list(_runs(record, kernel, case, ends, orders))
-        outcomes.append(next((outcome for outcome in seen if not outcome.fine), seen[0]))
-        if outcomes[-1].signature[:1] == ("EndlessLoopError",):
+        needed = orders if all(outcome.fine for outcome in outcomes) else orders[:1]
+        for outcome in _runs(record, kernel, case, ends, needed):
+            if not outcome.fine:
+                break
+        outcomes.append(outcome)
+        if outcome.signature[:1] == ("EndlessLoopError",):
             break
     return outcomes
 
