@@ -401,10 +401,10 @@ def flash_in_steps() -> Explorable:
         chosen = place[0] * W + place[1]
         grids = [
             ("K", (FLASH_KEYS, W), 4, 34, "K, global"),
-            ("shared1", (W, W + 1), 88, 34, "sK, shared"),
-            ("shared2", (W, W), 88, 136, "sV, shared"),
+            ("sK", (W, W + 1), 88, 34, "sK, shared"),
+            ("sV", (W, W), 88, 136, "sV, shared"),
             ("O" if phase == last else "Q", (FLASH_QUERIES, W), 188, 34, "O, global" if phase == last else "Q, global"),
-            ("shared0", (FLASH_QUERIES, W), 272, 34, "sQ, shared"),
+            ("sQ", (FLASH_QUERIES, W), 272, 34, "sQ, shared"),
         ]
         pieces = [
             svg.cells(x, y, **_marks(now, array, shape, chosen), size=17, title=title, font=12)

@@ -359,9 +359,9 @@ def block_in_steps() -> Explorable:
     def draw(phase: int, thread: str) -> str:
         now, chosen = trace[phase - 1], threads[thread]
         grids = [
-            ("shared1", (T, T), 236, 34, "sB, shared"),
+            ("sB", (T, T), 236, 34, "sB, shared"),
             ("B", (BLOCK_K, T), 120, 34, "B, global"),
-            ("shared0", (T, T), 236, 148, "sA, shared"),
+            ("sA", (T, T), 236, 148, "sA, shared"),
             ("A", (T, BLOCK_K), 20, 236, "A, global"),
             ("C", (T, T), 236, 262, "C, global"),
         ]
@@ -386,9 +386,8 @@ def block_in_steps() -> Explorable:
         now = trace[phase - 1]
         count = _totals(now)
         mine = [step for step in now.steps if step.thread == threads[thread]]
-        names = {"shared0": "sA", "shared1": "sB"}
         first = mine[0] if mine else None
-        sample = f", the first on {names.get(first.array, first.array)}{list(first.index)}" if first else ""
+        sample = f", the first on {first.array}{list(first.index)}" if first else ""
         return (
             f"Phase {phase} of {len(trace)}, {PHASES[phase - 1]}: the block makes {count['global', 'load']} global and "
             f"{count['shared', 'load']} shared loads, {count['global', 'store']} global and "

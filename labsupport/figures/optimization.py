@@ -583,10 +583,10 @@ def _row_of(y: float, title: str, touched: dict[tuple[int, ...], set[int]], colo
 
 def _sums_of(now: Phase, thread: int) -> str:
     """The four places of shared memory, and arrows to the chosen thread or from the lanes that write."""
-    values = now.shared["shared0"]
+    values = now.shared["s"]
     pieces = [svg.text(190, 208, "s, shared memory", size=13, bold=True)]
     for step in now.steps:
-        if step.array == "shared0":
+        if step.array == "s":
             row, warp = step.index
             middle, top = _thread_left(32 * warp) + 80, 146 + 26 * row
             x = _thread_left(step.thread) + 2.5
@@ -596,7 +596,7 @@ def _sums_of(now: Phase, thread: int) -> str:
                 side = middle + 67
                 via = [(side, top + 11), (side, 128), (x, 128)]
                 pieces.append(svg.arrow((middle + 58, top + 11), (x, 114), via=via, color="red"))
-    seen = {step.index: step.kind for step in now.steps if step.array == "shared0"}
+    seen = {step.index: step.kind for step in now.steps if step.array == "s"}
     for row, name in enumerate(("sum", "squares")):
         for warp in range(lessons.ROW_WARPS):
             value = values[row * lessons.ROW_WARPS + warp]

@@ -313,7 +313,7 @@ def _merges(phase: Phase) -> list[tuple[int, int]]:
     """Which state each thread merges into its own in a phase: pairs of (own place, the other's)."""
     pairs = set()
     for step in phase.steps:
-        if step.array == "shared0" and step.kind == "load" and step.index[0] != step.thread:
+        if step.array == "sm" and step.kind == "load" and step.index[0] != step.thread:
             pairs.add((step.thread, step.index[0]))
     return sorted(pairs)
 
@@ -321,13 +321,13 @@ def _merges(phase: Phase) -> list[tuple[int, int]]:
 def _block_picture(phase: Phase, row: np.ndarray) -> str:
     """The row, the two shared arrays and the merges of one phase."""
     wide, narrow = 42, 21
-    touched: dict[str, dict[tuple[int, int], str]] = {name: {} for name in ("x", "y", "shared0", "shared1")}
+    touched: dict[str, dict[tuple[int, int], str]] = {name: {} for name in ("x", "y", "sm", "sl")}
     for step in phase.steps:
         colour = "orange" if step.kind == "store" else "blue"
         place = (0, step.index[-1])
         if touched[step.array].get(place) != "orange":
             touched[step.array][place] = colour
-    m, l = phase.shared["shared0"], phase.shared["shared1"]
+    m, l = phase.shared["sm"], phase.shared["sl"]
     pieces = [
         svg.cells(12, 34, [[f"{v:.0f}" for v in row[0]]], size=narrow, title="x, global", highlight=touched["x"]),
         svg.cells(
@@ -337,7 +337,7 @@ def _block_picture(phase: Phase, row: np.ndarray) -> str:
             size=30,
             width=wide,
             title="m, shared: maximum a thread",
-            highlight=touched["shared0"],
+            highlight=touched["sm"],
             cols=[f"t{t}" for t in range(WATCHED_THREADS)],
         ),
         svg.cells(
@@ -347,7 +347,7 @@ def _block_picture(phase: Phase, row: np.ndarray) -> str:
             size=30,
             width=wide,
             title="l, shared: sum a thread",
-            highlight=touched["shared1"],
+            highlight=touched["sl"],
         ),
         svg.cells(12, 290, [[""] * WATCHED_COLUMNS], size=narrow, title="y, global", highlight=touched["y"]),
     ]
@@ -377,8 +377,8 @@ def online_block() -> "Widget":
             title, text = f"Merge, step {number - 1}", f"States merge: {pairs}. The other threads wait."
         else:
             title = "Write"
-            text = f"Every thread reads the row's state, m = {phase.shared['shared0'][0]:.0f} and l = "
-            text += f"{phase.shared['shared1'][0]:.2f}, reads its columns again and writes the result."
+            text = f"Every thread reads the row's state, m = {phase.shared['sm'][0]:.0f} and l = "
+            text += f"{phase.shared['sl'][0]:.2f}, reads its columns again and writes the result."
         if phase.barrier_line:
             text += " Then the barrier."
         items.append((f"{number} of {len(trace)}. {title}.", text, _block_picture(phase, row)))

@@ -47,9 +47,7 @@ def test_a_float64_is_noted():
     assert "float64 arithmetic" in repr(found)
 
 
-@pytest.mark.parametrize(
-    ("block", "message"), [(2048, "limit is 1024"), (0, "at least 1"), ((32, 33), "1056 threads")]
-)
+@pytest.mark.parametrize(("block", "message"), [(2048, "limit is 1024"), (0, "at least 1"), ((32, 33), "1056 threads")])
 def test_a_bad_block_is_an_answer(block, message):
     assert message in cuda.check(ladder.vector_add, 1, block, X, X, X.copy()).fault
 

@@ -69,8 +69,8 @@ def test_the_padded_column_takes_one_pass_and_the_plain_one_two():
     padded, _, _ = run(8, 8)
     plain, _, _ = run(8, 8, kernel=edited(lessons.flash_block, ("(WIDE, PADDED)", "(WIDE, WIDE)")))
     for report, passes in ((padded, 1), (plain, 2)):
-        waves, requests = (report.total(name, "shared", "load", "shared1") for name in ("wavefronts", "requests"))
-        assert waves == passes * requests
+        waves, requests = (report.total(name, "shared", "load", "sK") for name in ("wavefronts", "requests"))
+        assert waves == passes * requests > 0
 
 
 @pytest.mark.parametrize(("S_q", "S_k"), [(64, 64), (16, 24), (10, 10), (4, 11), (17, 3)])

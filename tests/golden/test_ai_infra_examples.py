@@ -128,7 +128,7 @@ def test_flash_attention_in_one_block(printed: str) -> None:
         intensity = Fraction(4 * n * n * D, 4 * elements)
         assert f"{name:18} {elements:>6,} elements = {4 * elements:>7,} B, {float(intensity):.2f} FLOP/B" in printed
     assert traffic(n, n, D).total == 18_432
-    assert " 8 keys: no fault found\n16 keys: data race on shared1[0, 0]" in printed
+    assert " 8 keys: no fault found\n16 keys: data race on sK[0, 0]" in printed
     assert printed.count("right  A not rescaled") == printed.count("wrong  A not rescaled") == 1
     assert "as it is        query 0:  0.0000, query 7:  1.4023" in printed
     assert "no look at l    query 0:     nan, query 7:  1.4023" in printed

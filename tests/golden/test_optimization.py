@@ -188,7 +188,7 @@ def test_a_norm_s_kernel_costs_what_the_table_says(printed: str) -> None:
         assert f"{what:12} {count:5,}\n" in printed
     record = get("norm-kernel-sectors")
     assert isinstance(record, Number) and record.expected == counts["sectors"]
-    assert "data race on shared0[0, 0] (shared memory)" in printed
+    assert "data race on s[0, 0] (shared memory)" in printed
 
 
 def test_a_norm_moves_two_gibibytes_and_waits_for_memory(printed: str) -> None:

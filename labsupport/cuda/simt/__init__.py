@@ -6,16 +6,15 @@ memory that nobody filled. It needs NumPy and greenlet only, and must never acce
 result depends on luck.
 """
 
-import math as python_math
-import operator
-import sys
-from collections.abc import Callable
-from types import FunctionType, ModuleType
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from sys import _getframe
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from labsupport.cuda.simt.arithmetic import RUNTIME, in_a_kernel
 from labsupport.cuda.simt.errors import (
     BarrierError,
     DataRaceError,
@@ -29,8 +28,10 @@ from labsupport.cuda.simt.errors import (
     WarpError,
 )
 from labsupport.cuda.simt.machine import (
+    FULL_MASK,
     MAX_BLOCK_DIM,
     MAX_GRID_DIM,
+    RUNNING,
     Dim3,
     Machine,
     Phase,
@@ -38,9 +39,11 @@ from labsupport.cuda.simt.machine import (
     Step,
     as_dim3,
     check_block,
+    no_such_name,
+    running,
 )
 from labsupport.cuda.simt.memory import Array
-from labsupport.cuda.simt.transform import transformed
+from labsupport.cuda.simt.transform import FLOAT, INTEGER, transformed
 
 __all__ = [
     "BarrierError",
@@ -62,12 +65,11 @@ __all__ = [
     "launch",
 ]
 
-FULL_MASK = 0xFFFFFFFF
+#: All bits of the integers that a kernel computes with.
+FULL_WORD = 0xFFFFFFFFFFFFFFFF
 
-#: What a function was rewritten to, without and with a look at every integer; it depends on the source alone.
-_makers: "WeakKeyDictionary[FunctionType, dict[bool, Callable[[dict[str, Any]], FunctionType]]]" = WeakKeyDictionary()
-#: The launch that is running; kernels have no other way to reach it than these module names.
-_running: list[Machine] = []
+#: What a function was rewritten to; it depends on the source and on which names are known to be integers or floats.
+_makers: "WeakKeyDictionary[FunctionType, dict[Any, Callable[[dict[str, Any]], FunctionType]]]" = WeakKeyDictionary()
 
 
 def launch(
@@ -97,23 +99,20 @@ def launch(
         SimtError: a subclass names each fault, with line and thread.
     """
     made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
-    dims = as_dim3(grid, "grid", MAX_GRID_DIM), as_dim3(block, "block", MAX_BLOCK_DIM)
-    check_block(dims[1])
+    check_launch(grid, block)
     if not isinstance(shared_bytes, int | np.integer) or shared_bytes < 0:
         raise LaunchError(f"shared_bytes is {shared_bytes!r}; it is a number of bytes, 0 or more")
-    if _running:
+    if RUNNING:
         raise UnsupportedError("a kernel cannot launch a kernel here")
     names = made.parameters
     if len(names) != len(arguments):
         raise LaunchError(f"{made.__name__} takes {len(names)} arguments ({', '.join(names)}), not {len(arguments)}")
-    careful = any(_is_integer(value) for value in arguments)
-    function = made.rewritten(careful)
-    machine = Machine(*dims, int(shared_bytes), seed, profile, trace, seconds, careful)
-    _running.append(machine)
+    machine = Machine(grid, block, int(shared_bytes), seed, profile, trace, seconds)
+    RUNNING.append(machine)
     try:
-        return machine.run(function, names, arguments)
+        return machine.run(made.rewritten(arguments), names, arguments)
     finally:
-        _running.pop()
+        RUNNING.pop()
 
 
 def check_launch(grid: int | tuple[int, ...], block: int | tuple[int, ...]) -> None:
@@ -153,203 +152,222 @@ class Kernel:
 
     def __call__(self, *arguments: Any) -> Any:
         """Call a device function from a running kernel."""
-        if not _running:
+        if not RUNNING:
             raise LaunchError(f"{self.__name__} is a kernel: launch it with {self.__name__}[grid, block](…)")
-        if self._made is None or self._launch is not _running[-1]:
-            self.rewritten(_running[-1].careful)
+        if self._made is None or self._launch is not RUNNING[-1]:
+            self.rewritten()
         assert self._made is not None
         return self._made(*arguments)
 
-    def rewritten(self, careful: bool = False) -> FunctionType:
-        """The function whose accesses pass through the simulator, with today's global values."""
+    def rewritten(self, arguments: Sequence[Any] = ()) -> FunctionType:
+        """The function whose accesses pass through the simulator, with today's global values.
+
+        With the arguments of a launch, the kinds of its parameters are known.
+        """
+        code, closure = self.py_func.__code__, self.py_func.__closure__ or ()
+        outside = self.py_func.__globals__ | dict(
+            zip(code.co_freevars, (cell.cell_contents for cell in closure), strict=True)
+        )
+        used = {name: outside[name] for name in _names(code) if name in outside}
+        kinds = {name: _kind_of(value) for name, value in used.items()}
+        kinds.update(zip(self.parameters, map(_kind_of, arguments), strict=False))
+        known = {name: kind for name, kind in kinds.items() if kind}
+        if any(isinstance(value, Kernel) and value.py_func is self.py_func for value in used.values()):
+            text = f"{self.__name__} calls itself; a thread has a small stack, so write a loop"
+            raise UnsupportedError(f"line {code.co_firstlineno}: {text}", line=code.co_firstlineno)
         makers = _makers.setdefault(self.py_func, {})
-        if careful not in makers:
-            makers[careful] = transformed(self.py_func, careful)
-        namespace = dict(self.py_func.__globals__)
-        closure = self.py_func.__closure__ or ()
-        namespace.update(zip(self.py_func.__code__.co_freevars, (cell.cell_contents for cell in closure), strict=True))
-        self._made, self._launch = makers[careful](_kernel_names(namespace)), _machine() if _running else None
+        key = frozenset(known.items())
+        if key not in makers:
+            makers[key] = transformed(self.py_func, known)
+        namespace = {name: _in_a_kernel(name, value) for name, value in used.items()}
+        namespace |= RUNTIME | {"__builtins__": outside["__builtins__"]}
+        if RUNNING:
+            namespace |= {"__simt_loop": RUNNING[-1].loop, "__simt_tick": RUNNING[-1].tick}
+        self._made, self._launch = makers[key](namespace), RUNNING[-1] if RUNNING else None
         return self._made
 
 
-def _is_integer(value: Any) -> bool:
-    kind = value.dtype.kind if isinstance(value, np.ndarray | np.generic) else "i" if isinstance(value, int) else "f"
-    return kind in "iub"
+def _names(code: CodeType) -> Iterator[str]:
+    """Names from outside that a function and the functions within it use."""
+    yield from (*code.co_names, *code.co_freevars)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
 
 
-def _kernel_names(namespace: dict[str, Any]) -> dict[str, Any]:
-    """Global names as the compiler would see them: this module's cuda, its math, its types."""
-    for name, value in list(namespace.items()):
-        if value is python_math:
-            namespace[name] = math
-        elif isinstance(value, ModuleType) and value.__name__ in ("numba.cuda", "numba_cuda.numba.cuda"):
-            namespace[name] = cuda
-        elif type(value).__module__.startswith("numba") and hasattr(value, "py_func"):
-            namespace[name] = Kernel(value.py_func, device=True)
-        elif type(value).__module__.startswith("numba.") and isinstance(getattr(value, "name", None), str):
-            namespace[name] = _numpy_type(value.name)
-        elif isinstance(value, FunctionType):
-            namespace[name] = _plain_function(name)
-    namespace.update(_RUNTIME)
-    return namespace
+def _kind_of(value: Any) -> int:
+    """INTEGER or FLOAT, of a number or of the elements of an array; 0 for anything else."""
+    if isinstance(value, np.ndarray | np.generic):
+        return {"i": INTEGER, "u": INTEGER, "b": INTEGER, "f": FLOAT}.get(value.dtype.kind, 0)
+    return INTEGER if isinstance(value, int) else FLOAT if isinstance(value, float) else 0
+
+
+def _in_a_kernel(name: str, value: Any) -> Any:
+    """A value from outside as the compiler sees it: this module's cuda, its math, its types and functions."""
+    if isinstance(value, ModuleType) and value.__name__ in ("numba.cuda", "numba_cuda.numba.cuda"):
+        return cuda
+    if type(value).__module__.startswith("numba") and hasattr(value, "py_func"):
+        return Kernel(value.py_func, device=True)
+    if isinstance(value, FunctionType):
+        return _plain_function(name)
+    return in_a_kernel(value)
 
 
 def _plain_function(name: str) -> Callable[..., Any]:
     """What stands for a function without a decorator: a compiler refuses to call it from a kernel."""
 
-    def refuse(*arguments: Any, **named: Any) -> Any:
-        line = sys._getframe(1).f_lineno
-        raise UnsupportedError(
-            f"line {line}: {name} is a plain Python function; write @cuda.jit(device=True) above it", line=line
-        )
+    def refuse(*arguments: Any, **named: Any) -> NoReturn:
+        raise running().refused(f"{name} is a plain Python function; write @cuda.jit(device=True) above it")
 
     return refuse
-
-
-def _numpy_type(name: str) -> Any:
-    return np.dtype(name).type if name in np.sctypeDict else name
-
-
-def _machine() -> Machine:
-    if not _running:
-        raise LaunchError(
-            "this name of cuda means something inside a running kernel only; launch it with [grid, block]"
-        )
-    return _running[-1]
-
-
-def _tick(line: int) -> None:
-    _running[-1].tick(line)
-
-
-def _loop(line: int, items: Any) -> Any:
-    _running[-1].loop(line, len(items) if items.__class__ is range else 1)
-    return items
-
-
-def _divide(a: Any, b: Any) -> Any:
-    """True division as compiled code does it: integers give float64, a float32 stays float32 with its own kind."""
-    if a.__class__ is int:
-        return np.float64(a) / b if b.__class__ is not int else _quotient(a, b)
-    if b.__class__ is int:
-        return a / np.float64(b)
-    return a / b
-
-
-def _meeting(operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The operation as compiled code does it: an int64 that meets a float32 makes a float64."""
-
-    def mixed(a: Any, b: Any) -> Any:
-        if a.__class__ is int:
-            return operate(np.float64(a), b) if isinstance(b, np.floating) else operate(a, b)
-        if b.__class__ is int and isinstance(a, np.floating):
-            return operate(a, np.float64(b))
-        return operate(a, b)
-
-    return mixed
-
-
-def _power(a: Any, b: Any) -> Any:
-    """A power as compiled code computes it: a float to an integer power stays what it is."""
-    return np.float64(a) ** b if a.__class__ is int and isinstance(b, np.floating) else a**b
-
-
-def _choosing(choose: Callable[..., Any]) -> Callable[..., Any]:
-    """``max`` or ``min``, with the same rule."""
-
-    def chosen(*values: Any) -> Any:
-        result, first = choose(*values), values[0].__class__
-        if all(value.__class__ is first for value in values):
-            return result
-        floats = [value.dtype for value in values if isinstance(value, np.floating)]
-        if not floats:
-            return result
-        if any(not isinstance(value, np.floating) for value in values):
-            return np.float64(result)
-        return np.result_type(*floats).type(result)
-
-    return chosen
-
-
-def _quotient(a: int, b: int) -> np.float64:
-    if b == 0:
-        raise ZeroDivisionError("an integer is divided by 0")
-    return np.float64(a / b)
 
 
 class _Shared:
     """``cuda.shared.array(shape, dtype)``; shape 0 is the dynamic shared memory of the launch."""
 
     @staticmethod
-    def array(shape: int | tuple[int, ...], dtype: Any) -> Array:
-        return _machine().shared_array(_shape(shape), _dtype(dtype))
+    def array(shape: int | tuple[int, ...], dtype: Any, place: int | None = None) -> Array:
+        machine = running()
+        made = machine.shared.get(place)
+        return machine.shared_array(_shape(shape), _dtype(dtype), _known(place)) if made is None else made
 
 
 class _Local:
     """``cuda.local.array(shape, dtype)``."""
 
     @staticmethod
-    def array(shape: int | tuple[int, ...], dtype: Any) -> Array:
-        return _machine().local_array(_shape(shape), _dtype(dtype))
+    def array(shape: int | tuple[int, ...], dtype: Any, place: int | None = None) -> Array:
+        return running().local_array(_shape(shape), _dtype(dtype), _known(place))
+
+
+def _known(place: int | None) -> int:
+    if place is None:
+        raise running().refused("write cuda.shared.array(…) or cuda.local.array(…) in full where the array is made")
+    return place
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
-    sizes = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-    if not sizes or not all(isinstance(n, int | np.integer) and n >= 0 for n in sizes):
-        raise LaunchError(f"the shape {shape!r} of a shared or local array is not made of whole numbers, 0 or more")
+    sizes = shape if isinstance(shape, tuple) else (shape,)
+    if not sizes or not all(isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 0 for n in sizes):
+        raise running().fault_here(
+            LaunchError, f"the shape {shape!r} of a shared or local array is not made of whole numbers, 0 or more"
+        )
     return tuple(int(n) for n in sizes)
 
 
 def _dtype(dtype: Any) -> np.dtype[Any]:
-    return np.dtype(getattr(dtype, "name", None) or dtype)
+    try:
+        return _DTYPES[dtype]
+    except (KeyError, TypeError):
+        pass
+    name = getattr(dtype, "name", dtype)
+    if isinstance(name, str) or (isinstance(name, type) and issubclass(name, np.generic)):
+        try:
+            found = np.dtype(name)
+        except TypeError:
+            found = np.dtype(object)
+        if found.kind in "fiub":
+            return found
+    raise running().refused(
+        f"{getattr(dtype, '__name__', dtype)} is no type of an array's elements here; take one of NumPy's, such as "
+        "float32"
+    )
+
+
+_DTYPES: dict[Any, np.dtype[Any]] = {kind: np.dtype(kind) for kind in (np.float16, np.float32, np.float64)}
 
 
 class _Atomic:
     """Read-modify-write that no other thread can interrupt; each returns the old value."""
 
     @staticmethod
-    def _change(array: Array, index: Any, site: int, new: Callable[[Any], Any]) -> Any:
-        machine = _machine()
-        position = tuple(index) if isinstance(index, tuple) else (index,)
-        offset = array.offset(site, position)
+    def _change(name: str, array: Any, index: Any, site: int, value: Any, new: Callable[[Any, Any], Any]) -> Any:
+        machine = running()
+        if not isinstance(array, Array):
+            raise machine.refused(f"the first argument of cuda.atomic.{name} is the array itself, the second the index")
+        if array.dtype.name not in _ATOMIC.get(name, _NUMBERS):
+            raise machine.refused(
+                f"cuda.atomic.{name} does not take an array of {array.dtype}; it takes "
+                f"{', '.join(_ATOMIC.get(name, _NUMBERS))}"
+            )
+        offset = array.offset(site, index if isinstance(index, tuple) else (index,))
         machine.log_atomic(array, site, offset)
         old = array.data[offset]
         if old is None:
             old = machine.uninitialized(array, site, offset)
-        array.data[offset] = array.convert(new(old))
+        array.data[offset] = array.narrowed(site, new(old, array.narrowed(site, value)))
         return old
 
-    def add(self, array: Array, index: Any, value: Any, site: int = 0) -> Any:
-        return self._change(array, index, site, lambda old: old + value)
+    def add(self, array: Any, index: Any, value: Any, site: int = 0) -> Any:
+        return self._change("add", array, index, site, value, lambda old, new: old + new)
 
-    def sub(self, array: Array, index: Any, value: Any, site: int = 0) -> Any:
-        return self._change(array, index, site, lambda old: old - value)
+    def sub(self, array: Any, index: Any, value: Any, site: int = 0) -> Any:
+        return self._change("sub", array, index, site, value, lambda old, new: old - new)
 
-    def max(self, array: Array, index: Any, value: Any, site: int = 0) -> Any:
-        return self._change(array, index, site, lambda old: value if value > old else old)
+    def max(self, array: Any, index: Any, value: Any, site: int = 0) -> Any:
+        return self._change("max", array, index, site, value, lambda old, new: new if new > old else old)
 
-    def min(self, array: Array, index: Any, value: Any, site: int = 0) -> Any:
-        return self._change(array, index, site, lambda old: value if value < old else old)
+    def min(self, array: Any, index: Any, value: Any, site: int = 0) -> Any:
+        return self._change("min", array, index, site, value, lambda old, new: new if new < old else old)
 
-    def exch(self, array: Array, index: Any, value: Any, site: int = 0) -> Any:
-        return self._change(array, index, site, lambda old: value)
+    def exch(self, array: Any, index: Any, value: Any, site: int = 0) -> Any:
+        return self._change("exch", array, index, site, value, lambda old, new: new)
 
-    def cas(self, array: Array, index: Any, old: Any, value: Any, site: int = 0) -> Any:
-        return self._change(array, index, site, lambda present: value if present == old else present)
+    def cas(self, array: Any, index: Any, old: Any, value: Any, site: int = 0) -> Any:
+        return self._change("cas", array, index, site, value, lambda present, new: new if present == old else present)
+
+    def compare_and_swap(self, array: Any, old: Any, value: Any, site: int = 0) -> Any:
+        return self.cas(array, 0, old, value, site)
+
+    def and_(self, array: Any, index: Any, value: Any, site: int = 0) -> Any:
+        return self._change("and_", array, index, site, value, lambda old, new: old & new)
+
+    def or_(self, array: Any, index: Any, value: Any, site: int = 0) -> Any:
+        return self._change("or_", array, index, site, value, lambda old, new: old | new)
+
+    def xor(self, array: Any, index: Any, value: Any, site: int = 0) -> Any:
+        return self._change("xor", array, index, site, value, lambda old, new: old ^ new)
+
+    def inc(self, array: Any, index: Any, value: Any, site: int = 0) -> Any:
+        """Count up from 0 to the value and round again."""
+        return self._change("inc", array, index, site, value, lambda old, new: 0 if old >= new else old + 1)
+
+    def dec(self, array: Any, index: Any, value: Any, site: int = 0) -> Any:
+        """Count down from the value to 0 and round again."""
+        return self._change("dec", array, index, site, value, lambda old, new: new if old in (0, new + 1) else old - 1)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise no_such_name(f"cuda.atomic.{name} is not in the dialect that the simulator knows")
 
 
-def _integer(predicate: Any) -> Any:
-    """A predicate of a block-wide vote, which the compiler takes as an integer only."""
-    if isinstance(predicate, bool | np.bool_):
-        line = sys._getframe(2).f_lineno
-        text = f"line {line}: syncthreads_count, _and and _or take an integer: int(condition)"
-        raise UnsupportedError(text, line=line)
+_WORDS = ("int32", "int64", "uint32", "uint64")
+_NUMBERS = ("float32", "float64", *_WORDS)
+#: Element types of the atomic operations, where not all numbers will do.
+_ATOMIC = dict.fromkeys(("exch", "cas", "and_", "or_", "xor"), _WORDS) | dict.fromkeys(
+    ("inc", "dec"), ("uint32", "uint64")
+)
+
+
+def _integer(name: str, predicate: Any, bools: bool = False) -> Any:
+    """A predicate of a vote, which the compiler takes as an integer, and within a warp also as a truth value."""
+    if not isinstance(predicate, int | np.integer | np.bool_) or (not bools and isinstance(predicate, bool | np.bool_)):
+        raise running().refused(
+            f"{name} takes an integer{' or a condition' if bools else ''}, not a {type(predicate).__name__}; write "
+            f"{'a comparison' if bools else 'int(condition)'}"
+        )
     return predicate
 
 
-def _line() -> int:
-    """Line of the kernel that called a function of ``cuda``."""
-    return sys._getframe(2).f_lineno
+_EXCHANGED = (np.float32, int, np.float64)
+
+
+def _exchanged(name: str, value: Any) -> Any:
+    """A value that lanes can hand to each other: the compiler takes numbers of 32 or 64 bits."""
+    if value.__class__ not in _EXCHANGED:
+        raise running().refused(
+            f"{name} exchanges numbers of 32 or 64 bits, not a {type(value).__name__}; convert the value first"
+        )
+    return value
 
 
 class _Cuda:
@@ -358,11 +376,11 @@ class _Cuda:
     shared, local, atomic = _Shared(), _Local(), _Atomic()
     warpsize = 32
 
-    threadIdx = property(lambda self: _machine().current.index)
-    blockIdx = property(lambda self: _machine().block_index)
-    blockDim = property(lambda self: _machine().block_dim)
-    gridDim = property(lambda self: _machine().grid_dim)
-    laneid = property(lambda self: _machine().current.lane)
+    threadIdx = property(lambda self: running().current.index)
+    blockIdx = property(lambda self: running().block_index)
+    blockDim = property(lambda self: running().block_dim)
+    gridDim = property(lambda self: running().grid_dim)
+    laneid = property(lambda self: running().current.lane)
 
     @staticmethod
     def jit(function: Any = None, device: bool = False, **options: Any) -> Any:
@@ -374,68 +392,102 @@ class _Cuda:
     @staticmethod
     def grid(ndim: int) -> Any:
         """Index of the thread in the whole grid, along the first ``ndim`` axes."""
-        m = _machine()
+        m = running()
         t, b, d = m.current.index, m.block_index, m.block_dim
-        index = (b.x * d.x + t.x, b.y * d.y + t.y, b.z * d.z + t.z)
-        return index[0] if ndim == 1 else index[:ndim]
+        if ndim == 1:
+            return b.x * d.x + t.x
+        return (b.x * d.x + t.x, b.y * d.y + t.y, b.z * d.z + t.z)[: _axes(ndim)]
 
     @staticmethod
     def gridsize(ndim: int) -> Any:
         """Number of threads of the grid along the first ``ndim`` axes."""
-        m = _machine()
-        sizes = tuple(g * b for g, b in zip(m.grid_dim, m.block_dim, strict=True))
-        return sizes[0] if ndim == 1 else sizes[:ndim]
+        m = running()
+        sizes = tuple(g * b for g, b in zip(m.grid_dim.triple, m.block_dim.triple, strict=True))
+        return sizes[0] if ndim == 1 else sizes[: _axes(ndim)]
 
     @staticmethod
     def syncthreads() -> None:
-        _machine().wait(sys._getframe(1).f_lineno)
+        running().wait("syncthreads", _getframe(1))
 
     @staticmethod
     def syncthreads_count(predicate: Any) -> Any:
-        return _machine().park("syncthreads_count", _line(), payload=_integer(predicate))
+        return running().wait("syncthreads_count", _getframe(1), _integer("cuda.syncthreads_count", predicate))
 
     @staticmethod
     def syncthreads_and(predicate: Any) -> Any:
-        return _machine().park("syncthreads_and", _line(), payload=_integer(predicate))
+        return running().wait("syncthreads_and", _getframe(1), _integer("cuda.syncthreads_and", predicate))
 
     @staticmethod
     def syncthreads_or(predicate: Any) -> Any:
-        return _machine().park("syncthreads_or", _line(), payload=_integer(predicate))
+        return running().wait("syncthreads_or", _getframe(1), _integer("cuda.syncthreads_or", predicate))
 
     @staticmethod
     def syncwarp(mask: int = FULL_MASK) -> None:
-        _machine().park("syncwarp", _line(), mask)
+        running().meet("syncwarp", _getframe(1), mask)
 
     @staticmethod
     def shfl_sync(mask: int, value: Any, source: int) -> Any:
-        return _machine().park("shfl_sync", _line(), mask, (value, source % 32))
+        payload = (_exchanged("cuda.shfl_sync", value), source % 32)
+        return running().meet("shfl_sync", _getframe(1), mask, payload)
 
     @staticmethod
     def shfl_up_sync(mask: int, value: Any, delta: int) -> Any:
-        m = _machine()
-        return m.park("shfl_up_sync", _line(), mask, (value, m.current.lane - delta))
+        m = running()
+        payload = (_exchanged("cuda.shfl_up_sync", value), m.current.lane - delta)
+        return m.meet("shfl_up_sync", _getframe(1), mask, payload)
 
     @staticmethod
     def shfl_down_sync(mask: int, value: Any, delta: int) -> Any:
-        m = _machine()
-        return m.park("shfl_down_sync", _line(), mask, (value, m.current.lane + delta))
+        m = running()
+        payload = (_exchanged("cuda.shfl_down_sync", value), m.current.lane + delta)
+        return m.meet("shfl_down_sync", _getframe(1), mask, payload)
 
     @staticmethod
     def shfl_xor_sync(mask: int, value: Any, lane_mask: int) -> Any:
-        m = _machine()
-        return m.park("shfl_xor_sync", _line(), mask, (value, m.current.lane ^ lane_mask))
+        m = running()
+        payload = (_exchanged("cuda.shfl_xor_sync", value), m.current.lane ^ lane_mask)
+        return m.meet("shfl_xor_sync", _getframe(1), mask, payload)
 
     @staticmethod
     def ballot_sync(mask: int, predicate: Any) -> Any:
-        return _machine().park("ballot_sync", _line(), mask, predicate)
+        return running().meet("ballot_sync", _getframe(1), mask, _integer("cuda.ballot_sync", predicate, True))
 
     @staticmethod
     def all_sync(mask: int, predicate: Any) -> Any:
-        return _machine().park("all_sync", _line(), mask, predicate)
+        return running().meet("all_sync", _getframe(1), mask, _integer("cuda.all_sync", predicate, True))
 
     @staticmethod
     def any_sync(mask: int, predicate: Any) -> Any:
-        return _machine().park("any_sync", _line(), mask, predicate)
+        return running().meet("any_sync", _getframe(1), mask, _integer("cuda.any_sync", predicate, True))
+
+    @staticmethod
+    def lanemask_lt() -> int:
+        """A bit for each lane below this one."""
+        return (1 << running().current.lane) - 1
+
+    @staticmethod
+    def popc(x: int) -> int:
+        """How many bits are set."""
+        return (int(x) & FULL_WORD).bit_count()
+
+    @staticmethod
+    def ffs(x: int) -> int:
+        """Position of the lowest set bit, counted from 1; 0 where none is set."""
+        return (int(x) & -int(x)).bit_length()
+
+    @staticmethod
+    def fma(a: Any, b: Any, c: Any) -> Any:
+        """a · b + c, rounded once."""
+        kinds = np.result_type(*(v if isinstance(v, np.floating) else np.float64(v) for v in (a, b, c)))
+        return kinds.type(np.longdouble(a) * np.longdouble(b) + np.longdouble(c))
+
+    @staticmethod
+    def selp(condition: Any, a: Any, b: Any) -> Any:
+        """a where the condition holds, otherwise b; both are computed."""
+        return a if condition else b
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise no_such_name(f"cuda.{name} is not in the dialect that the simulator knows")
 
     @staticmethod
     def threadfence() -> None:
@@ -449,42 +501,13 @@ class _Cuda:
         return array
 
 
-class _Math:
-    """``math`` as kernels use it: a float32 stays a float32, an integer becomes float64."""
-
-    pi, e, inf, nan = (np.float64(getattr(python_math, name)) for name in ("pi", "e", "inf", "nan"))
-
-    def __getattr__(self, name: str) -> Any:
-        ufunc: Any = {"pow": np.power, "fabs": np.abs, "erf": None}.get(name, getattr(np, name, None))
-        if name in ("erf", "erfc", "gamma", "lgamma"):
-            plain = getattr(python_math, name)
-            return lambda x: _kind(x)(plain(float(x)))
-        if ufunc is None or not hasattr(python_math, name):  # NumPy has names that no compiler takes from math
-            raise UnsupportedError(f"math.{name} does not exist in a kernel")
-        return lambda *x: ufunc(*(_kind(v)(v) for v in x))
+def _axes(ndim: Any) -> int:
+    """1, 2 or 3, the numbers of axes that a grid may be asked for."""
+    if isinstance(ndim, bool) or ndim not in (1, 2, 3):
+        raise running().refused(f"cuda.grid and cuda.gridsize take 1, 2 or 3 axes, not {ndim!r}")
+    return int(ndim)
 
 
-def _kind(x: Any) -> Any:
-    return type(x) if isinstance(x, np.floating) else np.float64
-
-
-math = _Math()
 cuda = _Cuda()
-
-#: Names that the rewritten code uses, and built-in names as the compiler means them.
-_RUNTIME = {
-    "__simt_divide": _divide,
-    "__simt_tick": _tick,
-    "__simt_loop": _loop,
-    "__simt_add": _meeting(operator.add),
-    "__simt_sub": _meeting(operator.sub),
-    "__simt_mul": _meeting(operator.mul),
-    "__simt_pow": _power,
-    "__simt_floordiv": _meeting(operator.floordiv),
-    "__simt_mod": _meeting(operator.mod),
-    "float": lambda x: x if isinstance(x, np.floating) else np.float64(x),
-    "max": _choosing(max),
-    "min": _choosing(min),
-}
 
 _ = Dim3  # part of the public types through Report and Step

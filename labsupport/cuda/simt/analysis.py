@@ -6,16 +6,17 @@ barrier lies between. The result depends on what the threads accessed, never on 
 which the simulator ran them.
 """
 
-from collections import defaultdict
+import itertools
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from labsupport.cuda.simt.memory import ARRAY_BITS, GLOBAL, SHARED, SITE_BITS, Array
-from labsupport.cuda.simt.transform import ATOMIC, LOAD, SITES
+from labsupport.cuda.simt.transform import ATOMIC, LOAD, SITES, STORE
 
 WARP, SECTOR_BYTES, BANKS, BANK_BYTES = 32, 32, 32, 4
+#: Entries of a table over elements and phases; beyond it the keys are numbered anew.
+MAX_TABLE = 1 << 22
 
 Numbers = np.ndarray
 
@@ -24,11 +25,11 @@ Numbers = np.ndarray
 class Segments:
     """Which thread wrote which part of the log.
 
-    One row for each time a thread was resumed: where its part starts, its number, how many warp
-    operations it had passed in this phase, and the number of the phase.
+    Four numbers for each time a thread was resumed, one after the other: where its part starts, its number,
+    how many warp operations it had passed in this phase, and the number of the phase.
     """
 
-    rows: list[tuple[int, int, int, int]] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,8 @@ class Accesses:
         """LOAD, STORE or ATOMIC of each access."""
         return SITES.kinds[self.site]
 
-    def where(self, chosen: Numbers) -> "Accesses":
-        """The accesses that a mask or an index array picks."""
+    def where(self, chosen: Numbers | slice) -> "Accesses":
+        """The accesses that a mask, an index array or a slice picks."""
         columns = (self.address, self.site, self.thread, self.warp_phase, self.phase)
         return Accesses(*(column[chosen] for column in columns))
 
@@ -85,24 +86,68 @@ class Access:
     block: int = 0
 
 
-def race_in_phase(accesses: Accesses) -> tuple[int, int, Access, Access] | None:
+def race_in_phase(accesses: Accesses, arrays: list[Array]) -> tuple[int, int, Access, Access] | None:
     """The first race as (phase, address, writer, other), or None."""
-    writes = accesses.kind != LOAD
+    kinds = accesses.kind
+    writes = kinds != LOAD
     if not writes.any():
         return None
-    key = _pack(accesses.phase, accesses.address)
-    candidates = np.flatnonzero(np.isin(key, np.unique(key[writes])))
-    order = candidates[np.lexsort((accesses.thread[candidates], key[candidates]))]
-    a, key = accesses.where(order), key[order]
-    starts = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
-    several = np.minimum.reduceat(a.thread, starts) != np.maximum.reduceat(a.thread, starts)
-    plain = np.maximum.reduceat((a.kind != ATOMIC).astype(np.int8), starts).astype(bool)
-    ends = np.r_[starts[1:], key.size]
-    for k in np.flatnonzero(several & plain):
-        pair = _conflict(a.where(np.arange(starts[k], ends[k])))
+    key, size = _elements_of_phases(accesses, arrays)
+    contended = _several(key, size, accesses.thread // WARP)
+    steps = int(accesses.warp_phase.max()) + 1
+    contended |= _several(*_numbered(key * steps + accesses.warp_phase, size * steps), accesses.thread)
+    if not contended.any():
+        return None
+    suspect = np.zeros(size, bool)
+    suspect[key[contended]] = True
+    suspect &= _marked(key[writes], size) & _marked(key[kinds != ATOMIC], size)
+    candidates = np.flatnonzero(suspect[key])
+    if not candidates.size:
+        return None
+    key = _pack(accesses.phase[candidates], accesses.address[candidates])
+    order = np.lexsort((accesses.thread[candidates], key))
+    a, key = accesses.where(candidates[order]), key[order]
+    starts = np.flatnonzero(_new(key))
+    for start, end in itertools.pairwise([*starts, key.size]):
+        pair = _conflict(a.where(slice(start, end)))
         if pair:
-            return int(a.phase[starts[k]]), int(a.address[starts[k]]), *pair
+            return int(a.phase[start]), int(a.address[start]), *pair
     return None
+
+
+def _elements_of_phases(accesses: Accesses, arrays: list[Array]) -> tuple[Numbers, int]:
+    """A small number for each access, the same where phase and element are the same, and how many there may be."""
+    sizes = np.array([array.size for array in arrays])
+    element = (np.cumsum(sizes) - sizes)[accesses.array] + accesses.offset
+    first = int(accesses.phase[0])
+    total = int(sizes.sum())
+    return _numbered((accesses.phase - first) * total + element, (int(accesses.phase[-1]) - first + 1) * total)
+
+
+def _numbered(key: Numbers, size: int) -> tuple[Numbers, int]:
+    """The same keys, or others in their place where a table with an entry for each would be too long."""
+    if size <= MAX_TABLE:
+        return key, size
+    values, key = np.unique(key, return_inverse=True)
+    return key, values.size
+
+
+def _several(key: Numbers, size: int, user: Numbers) -> Numbers:
+    """True at accesses, at least one for each key that several users have."""
+    last = np.zeros(size, user.dtype)
+    last[key] = user
+    return last[key] != user
+
+
+def _marked(key: Numbers, size: int) -> Numbers:
+    marks = np.zeros(size, bool)
+    marks[key] = True
+    return marks
+
+
+def _new(ordered: Numbers) -> Numbers:
+    """True where a row of a sorted column differs from the one before it."""
+    return np.r_[True, ordered[1:] != ordered[:-1]]
 
 
 def _conflict(group: Accesses) -> tuple[Access, Access] | None:
@@ -122,45 +167,40 @@ class BlockOrder:
     """Remembers which block touched each element of global memory: blocks run in no order at all."""
 
     def __init__(self) -> None:
-        self.readers: dict[int, Numbers] = {}
-        self.writers: dict[int, Numbers] = {}
-        self.atomics: dict[int, Numbers] = {}
+        self.readers: list[Numbers] = []
+        self.writers: list[Numbers] = []
+        self.atomics: list[Numbers] = []
 
     def race(self, block: int, accesses: Accesses, arrays: list[Array]) -> tuple[int, Access, Access] | None:
-        """A conflict of this block's phase with an earlier block, as (address, earlier, this block's)."""
-        for number in np.unique(accesses.array):
-            array = arrays[number]
-            if array.space is not GLOBAL:
-                continue
-            own = accesses.where(accesses.array == number)
-            found = self._race_on(block, int(number), array.size, own)
-            if found:
-                return found
-        return None
-
-    def _race_on(self, block: int, number: int, size: int, own: Accesses) -> tuple[int, Access, Access] | None:
-        tables = [self._table(table, number, size) for table in (self.readers, self.writers, self.atomics)]
+        """A conflict of this block's accesses with an earlier block, as (address, earlier, this block's)."""
+        sizes = np.array([array.size if array.space is GLOBAL else 0 for array in arrays])
+        own = accesses.where((sizes > 0)[accesses.array])
+        element = (np.cumsum(sizes) - sizes)[own.array] + own.offset
+        tables = [self._table(table, int(sizes.sum())) for table in (self.readers, self.writers, self.atomics)]
         readers, writers, atomics = tables
-        for kind, rivals in ((LOAD, (writers, atomics)), (ATOMIC, (writers, readers)), (1, tables)):
-            mine = own.where(own.kind == kind)
-            for table in rivals:
-                rows = table[mine.offset]
+        chosen = {kind: np.flatnonzero(own.kind == kind) for kind in (LOAD, STORE, ATOMIC)}
+        for kind, rivals in ((LOAD, (writers, atomics)), (ATOMIC, (writers, readers)), (STORE, tables)):
+            mine = chosen[kind]
+            for table in rivals if mine.size else ():
+                rows = table[element[mine]]
                 clash = np.flatnonzero((rows[:, 0] >= 0) & (rows[:, 0] != block))
                 if clash.size:
-                    i = clash[np.argmin(mine.offset[clash])]
-                    earlier = Access(int(rows[i, 1]), int(rows[i, 2]), int(rows[i, 0]))
-                    return int(mine.address[i]), earlier, Access(int(mine.thread[i]), int(mine.site[i]), block)
-        for kind, table in ((LOAD, readers), (1, writers), (ATOMIC, atomics)):
-            mine = own.where(own.kind == kind)
-            table[mine.offset] = np.stack([np.full(mine.offset.size, block), mine.thread, mine.site], axis=1)
+                    i = clash[np.argmin(element[mine[clash]])]
+                    earlier, k = Access(int(rows[i, 1]), int(rows[i, 2]), int(rows[i, 0])), mine[i]
+                    return int(own.address[k]), earlier, Access(int(own.thread[k]), int(own.site[k]), block)
+        for kind, table in ((LOAD, readers), (STORE, writers), (ATOMIC, atomics)):
+            mine = chosen[kind]
+            if mine.size:
+                columns = (np.full(mine.size, block), own.thread[mine], own.site[mine])
+                table[element[mine]] = np.stack(columns, axis=1)
         return None
 
     @staticmethod
-    def _table(tables: dict[int, Numbers], number: int, size: int) -> Numbers:
-        """Per element: block, thread and site of the last access, or −1."""
-        if number not in tables:
-            tables[number] = np.full((size, 3), -1, np.int64)
-        return tables[number]
+    def _table(made: list[Numbers], size: int) -> Numbers:
+        """Per element of the global arrays: block, thread and site of the last access, or −1."""
+        if not made:
+            made.append(np.full((size, 3), -1, np.int64))
+        return made[0]
 
 
 @dataclass
@@ -188,34 +228,40 @@ def count_traffic(accesses: Accesses, arrays: list[Array], counts: dict[tuple[in
     """
     if not accesses.address.size:
         return
+    number, itemsize = accesses.array, np.array([array.itemsize for array in arrays])
+    shared = np.array([array.space is SHARED for array in arrays])[number]
+    byte = accesses.offset * itemsize[number]
     turn = _occurrence(_pack(accesses.phase, accesses.site, accesses.thread))
-    request_of = _pack(accesses.phase, accesses.site, accesses.thread // WARP, turn)
-    for number in np.unique(accesses.array):
-        array, chosen = arrays[number], accesses.array == number
-        half = accesses.thread[chosen] % WARP * max(array.itemsize, BANK_BYTES) // (WARP * BANK_BYTES)
-        request = np.unique(request_of[chosen], return_inverse=True)[1]
-        byte = accesses.offset[chosen] * array.itemsize
-        site = accesses.site[chosen]
-        first = np.unique(request, return_index=True)[1]
-        _tally(counts, site, number, "accesses", np.ones_like(site))
-        _tally(counts, site[first], number, "requests", np.ones_like(first))
-        if array.space is GLOBAL:
-            _, at = np.unique(_pack(request, byte // SECTOR_BYTES), return_index=True)
-            _tally(counts, site[at], number, "sectors", np.ones_like(at))
-        elif array.space is SHARED:
-            passes, at = _passes(_pack(request, half), byte // BANK_BYTES)
-            _tally(counts, site[at], number, "wavefronts", passes)
-
-
-def _passes(request: Numbers, word: Numbers) -> tuple[Numbers, Numbers]:
-    """For each request the largest number of different words in one bank, and one row of the request."""
-    _, at = np.unique(_pack(request, word), return_index=True)
-    bank = _pack(request[at], word[at] % BANKS)
-    _, first, per_bank = np.unique(bank, return_index=True, return_counts=True)
-    owner = request[at][first]
-    order = np.lexsort((-per_bank, owner))
-    lead = np.flatnonzero(np.r_[True, owner[order][1:] != owner[order][:-1]])
-    return per_bank[order][lead], at[first][order][lead]
+    request = _pack(accesses.site, number, accesses.phase, accesses.thread // WARP, turn)
+    word = byte // BANK_BYTES
+    words = int(word.max()) + 1
+    # 32 lanes need several passes even without a conflict where their elements are wider than a bank.
+    half = accesses.thread % WARP * np.maximum(itemsize, BANK_BYTES)[number] // (WARP * BANK_BYTES)
+    unit = np.where(shared, (half * BANKS + word % BANKS) * words + word, byte // SECTOR_BYTES)
+    order = np.argsort(_pack(request, unit))
+    request, unit, shared = request[order], unit[order], shared[order]
+    new_request = _new(request)
+    new_unit = new_request | _new(unit)
+    place = _pack(accesses.site[order], number[order])
+    place = np.cumsum(_new(place)) - 1
+    first = np.flatnonzero(_new(place))
+    # In shared memory: different words of each bank, of these the most in a pass, and the sum of the passes.
+    at = np.flatnonzero(new_unit & shared)
+    bank = unit[at] // words
+    banks = np.flatnonzero(new_request[at] | _new(bank)) if at.size else at
+    in_bank = np.diff(np.r_[banks, at.size])
+    passes = np.flatnonzero(new_request[at[banks]] | _new(bank[banks] // BANKS)) if at.size else at
+    most = np.maximum.reduceat(in_bank, passes) if at.size else at
+    totals = {
+        "accesses": np.bincount(place),
+        "requests": np.bincount(place[new_request], minlength=first.size),
+        "sectors": np.bincount(place[new_unit & ~shared], minlength=first.size),
+        "wavefronts": np.bincount(place[at[banks[passes]]], most, minlength=first.size),
+    }
+    for k, row in enumerate(order[first]):
+        count = counts.setdefault((int(accesses.site[row]), int(number[row])), Count())
+        for name, amounts in totals.items():
+            setattr(count, name, getattr(count, name) + int(amounts[k]))
 
 
 def _occurrence(key: Numbers) -> Numbers:
@@ -243,13 +289,3 @@ def _pack(*columns: Numbers) -> Numbers:
         key = key * width + column
         largest = largest * width + width - 1
     return key
-
-
-def _tally(counts: dict[tuple[int, int], Count], site: Numbers, number: Any, name: str, amount: Numbers) -> None:
-    totals: dict[int, int] = defaultdict(int)
-    values, inverse = np.unique(site, return_inverse=True)
-    for value, total in zip(values, np.bincount(inverse, weights=amount), strict=True):
-        totals[int(value)] += int(total)
-    for value, total in totals.items():
-        count = counts.setdefault((value, int(number)), Count())
-        setattr(count, name, getattr(count, name) + total)

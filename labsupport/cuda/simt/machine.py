@@ -6,10 +6,13 @@ blocks and threads, and no verdict depends on that order.
 
 import itertools
 import math
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from types import FrameType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -57,6 +60,7 @@ MAX_TURNS = 200_000
 #: The same for all for loops of one thread together.
 MAX_FOR_TURNS = 50_000_000
 MAX_ARRAYS = 64
+FULL_MASK = 0xFFFFFFFF
 #: Accesses that are judged and counted at a time.
 BATCH = 300_000
 
@@ -72,10 +76,10 @@ class Dim3:
     z: int = 1
 
     def __iter__(self) -> Iterator[int]:
-        return iter((self.x, self.y, self.z))
+        raise no_such_name("an index or a size of the launch has .x, .y and .z, and cannot be taken apart")
 
     def __getitem__(self, axis: int) -> int:
-        return (self.x, self.y, self.z)[axis]
+        raise no_such_name("an index or a size of the launch has .x, .y and .z, and no numbered axes")
 
     @property
     def triple(self) -> tuple[int, int, int]:
@@ -90,17 +94,22 @@ class Dim3:
 
 @dataclass(slots=True)
 class SimThread:
-    """One thread of the running block."""
+    """One thread of the running block.
+
+    While it waits, ``frame`` is the kernel's frame that called the operation and ``place`` the way that led
+    there, so that two calls in one line, or one device function called from two places, are told apart.
+    """
 
     index: Dim3
     number: int
+    lane: int
     greenlet: Any = None
     warp_phase: int = 0
     waits_for: str = ""
-    line: int = 0
-    mask: int = 0
+    frame: Any = None
+    place: Any = None
+    mask: int = 0  # of the warp operation at which it waits, otherwise 0
     payload: Any = None
-    shared_calls: int = 0
     turns: int = 0
     for_turns: int = 0
     done: bool = False
@@ -110,8 +119,10 @@ class SimThread:
         return self.number // WARP
 
     @property
-    def lane(self) -> int:
-        return self.number % WARP
+    def line(self) -> int:
+        """Line at which it waits."""
+        line: int = self.frame.f_lineno
+        return line
 
 
 @dataclass
@@ -190,6 +201,8 @@ class Phase:
 
 
 KINDS = ("load", "store", "atomic")
+#: A global name that the frames of rewritten kernels have and no others.
+MARK = "__simt_divide"
 
 
 @dataclass(frozen=True)
@@ -204,23 +217,55 @@ class Unwritten:
     array: Array
 
 
+class _Idle(threading.local):
+    """Greenlets that wait for a thread to run: making one costs more than all that most threads do."""
+
+    def __init__(self) -> None:
+        self.greenlets: list[greenlet] = []
+
+    def take(self, hub: greenlet) -> greenlet:
+        """An idle greenlet, or a new one, that comes back to the hub."""
+        if self.greenlets:
+            found = self.greenlets.pop()
+            found.parent = hub
+            return found
+        made = greenlet(_work, hub)
+        made.gr_context = copy_context()  # NumPy's error state lives in the context
+        return made
+
+
+_idle = _Idle()
+
+
+def _work(function: FunctionType, arguments: Sequence[Any]) -> None:
+    """What a greenlet does: one thread of a kernel after the other."""
+    own = getcurrent()
+    while True:
+        result = function(*arguments)
+        del function, arguments  # nothing of a launch stays alive while the greenlet is idle
+        assert own.parent is not None
+        function, arguments = own.parent.switch(result)
+
+
 class Machine:
     """One launch of one kernel."""
 
     def __init__(
         self,
-        grid: Dim3,
-        block: Dim3,
+        grid: Any,
+        block: Any,
         shared_bytes: int,
         seed: int | None,
         profile: bool,
         trace: bool,
         seconds: float | None = None,
-        careful: bool = False,
     ) -> None:
-        self.grid_dim, self.block_dim, self.dynamic_bytes = grid, block, shared_bytes
+        self.grid_dim, self.grid_axes = as_dim3(grid, "grid", MAX_GRID_DIM), _axes(grid)
+        self.block_dim, self.block_axes = as_dim3(block, "block", MAX_BLOCK_DIM), _axes(block)
+        check_block(self.block_dim)
+        self.dynamic_bytes = shared_bytes
         self.order = None if seed is None else np.random.default_rng(seed)
-        self.profile, self.tracing, self.careful = profile, trace, careful
+        self.profile, self.tracing = profile, trace
         self.log: list[int] = []
         self.segments = Segments()
         self.phase = 0
@@ -228,18 +273,25 @@ class Machine:
         self.phase_blocks: list[int] = []
         self.phase_lines: list[int] = []
         self.arrays: list[Array] = []
-        self.shared: list[Array] = []
+        self.dynamic: Array | None = None
+        self.shared: dict[int | None, Array] = {}  # by the place in the source where it is made
         self.shared_bytes = 0
         self.unwritten: list[Unwritten] = []
         self.float64_sites: set[int] = set()
         self.block_order = BlockOrder()
         self.counts: dict[tuple[int, int], Count] = {}
         self.report = Report()
-        self.current: SimThread = SimThread(Dim3(0, 0, 0), 0)
+        self.current: SimThread = SimThread(Dim3(0, 0, 0), 0, 0)
         self.block_index = Dim3(0, 0, 0)
         self.block_number = 0
-        sizes = reversed(tuple(block))
+        sizes = reversed(self.block_dim.triple)
         self.thread_indices = [Dim3(x, y, z) for z, y, x in itertools.product(*(range(n) for n in sizes))]
+        #: The bits of the lanes that each warp has; the last one may be short.
+        count = len(self.thread_indices)
+        self.lanes = [(1 << min(WARP, count - first)) - 1 for first in range(0, count, WARP)]
+        #: Threads at an operation of a warp, by warp, place and mask; and the groups that have all come.
+        self.meeting: dict[tuple[int, Any, int], list[SimThread]] = {}
+        self.complete: list[list[SimThread]] = []
         self.loops = 0
         self.snapshots: dict[int, dict[str, tuple[Any, ...]]] = {}
         self.float64_arrays: set[str] = set()
@@ -247,10 +299,10 @@ class Machine:
 
     # -- launch -------------------------------------------------------------------------------
 
-    def run(self, function: Callable[..., None], names: Sequence[str], arguments: Sequence[Any]) -> Report:
+    def run(self, function: FunctionType, names: Sequence[str], arguments: Sequence[Any]) -> Report:
         """Run the kernel over the whole grid and write the results back to the arrays."""
         given = [self._argument(name, value) for name, value in zip(names, arguments, strict=True)]
-        indices = list(itertools.product(*(range(n) for n in reversed(tuple(self.grid_dim)))))
+        indices = list(itertools.product(*(range(n) for n in reversed(self.grid_dim.triple))))
         with np.errstate(all="ignore"):
             try:
                 for k in self._shuffled(range(len(indices))):
@@ -310,79 +362,100 @@ class Machine:
 
     # -- one block ----------------------------------------------------------------------------
 
-    def _run_block(self, index: Dim3, number: int, function: Callable[..., None], arguments: list[Any]) -> None:
+    def _run_block(self, index: Dim3, number: int, function: FunctionType, arguments: list[Any]) -> None:
         self.block_index, self.block_number = index, number
+        self.code = function.__code__
         self.hub = getcurrent()
-        threads = [SimThread(place, k) for k, place in enumerate(self.thread_indices)]
-        for array in self.shared:  # shared memory holds nothing at the start of a block
+        threads = [SimThread(place, k, k % WARP) for k, place in enumerate(self.thread_indices)]
+        for array in self.shared.values():  # shared memory holds nothing at the start of a block
             array.data[:] = [None] * array.size
         self.threads = threads
+        self.meeting.clear()
+        self.complete.clear()
         try:
-            for thread in self._shuffled(threads):
-                thread.greenlet = greenlet(function)
-                thread.greenlet.gr_context = copy_context()  # NumPy's error state lives in the context
-                self._resume(thread, arguments)
-            while kinds := {thread.waits_for for thread in threads if not thread.done}:
-                if kinds == {"syncthreads"} or not self._warp_operations(threads):
-                    self._block_barrier(threads)
+            for thread in threads:
+                thread.greenlet = _idle.take(self.hub)
+            self._resume([(thread, (function, arguments)) for thread in threads])
+            while True:
+                while self.complete:
+                    self._warp_operation(self.complete.pop())
+                waiting = [thread for thread in threads if not thread.done]
+                if not waiting:
+                    break
+                self._block_barrier(threads, waiting)
             self._end_phase(0)
         finally:
             for thread in threads:
-                if thread.greenlet is not None and not thread.greenlet.dead:
+                if thread.done or (thread.place is None and thread is not self.current):  # ended, or never began
+                    _idle.greenlets.append(thread.greenlet)
+                elif not thread.greenlet.dead:
                     thread.greenlet.throw()  # unwinds the thread, so that nothing stays behind
 
-    def _resume(self, thread: SimThread, arguments: Sequence[Any] = ()) -> None:
-        self.segments.rows.append((len(self.log), thread.number, thread.warp_phase, self.phase))
-        self.current, thread.waits_for = thread, ""
-        try:
-            thread.greenlet.switch(*arguments)
-        except SimtError:
-            raise
-        except Exception as error:
-            line = _innermost_line(error)
-            raise self._error(KernelFault, line or 0, f"{type(error).__name__}: {error}", thread) from error
-        thread.done = thread.greenlet.dead
+    def _resume(self, threads: Sequence[tuple[SimThread, Sequence[Any]]]) -> None:
+        """Let threads run to where they wait next, each with what it is handed."""
+        note, log, phase = self.segments.rows.extend, self.log, self.phase
+        for thread, arguments in self._shuffled(threads):
+            note((len(log), thread.number, thread.warp_phase, phase))
+            self.current, thread.waits_for = thread, ""
+            try:
+                result = thread.greenlet.switch(*arguments)
+            except SimtError:
+                raise
+            except Exception as error:
+                line = _innermost_line(error)
+                raise self._error(KernelFault, line or 0, f"{type(error).__name__}: {error}", thread) from error
+            if not thread.waits_for:
+                thread.done = True
+                if result is not None:
+                    raise self._error(
+                        UnsupportedError, self.code.co_firstlineno,
+                        f"the kernel returns {result!r}; a kernel returns nothing, so write the result into an array",
+                        thread,
+                    )  # fmt: skip
 
-    def wait(self, line: int) -> None:
-        """Called from a thread: the plain barrier, which is the most frequent way to stop."""
+    def wait(self, kind: str, frame: FrameType, payload: Any = None) -> Any:
+        """Called from a thread: wait at a barrier of the block."""
         thread = self.current
-        thread.waits_for, thread.line = "syncthreads", line
-        self.hub.switch()
+        thread.waits_for, thread.frame, thread.mask, thread.payload = kind, frame, 0, payload
+        thread.place = frame.f_lasti if frame.f_code is self.code else _way(frame)
+        return self.hub.switch()
 
-    def park(self, kind: str, line: int, mask: int = 0, payload: Any = None) -> Any:
-        """Called from a thread: wait here until the others have come."""
+    def meet(self, kind: str, frame: FrameType, mask: int, payload: Any = None) -> Any:
+        """Called from a thread: wait at an operation of the warp until the lanes of the mask have come."""
         thread = self.current
-        if not kind.startswith("syncthreads") and not mask >> thread.lane & 1:
+        mask &= FULL_MASK
+        if not mask >> thread.lane & 1:
             raise self._error(
                 WarpError,
-                line,
+                frame.f_lineno,
                 f"lane {thread.lane} calls {kind} although its own bit is not in the mask {mask:#010x}",
                 thread,
             )
-        thread.waits_for, thread.line, thread.mask, thread.payload = kind, line, mask, payload
+        thread.waits_for, thread.frame, thread.mask, thread.payload = kind, frame, mask, payload
+        thread.place = place = frame.f_lasti if frame.f_code is self.code else _way(frame)
+        warp = thread.number // WARP
+        group = self.meeting.setdefault((warp, place, mask), [])
+        group.append(thread)
+        if len(group) == (mask & self.lanes[warp]).bit_count():
+            del self.meeting[warp, place, mask]
+            self.complete.append(group)
         return self.hub.switch()
 
     # -- barriers -----------------------------------------------------------------------------
 
-    def _block_barrier(self, threads: list[SimThread]) -> None:
-        waiting = [thread for thread in threads if not thread.done]
-        stuck = next((t for t in waiting if not t.waits_for.startswith("syncthreads")), None)
+    def _block_barrier(self, threads: list[SimThread], waiting: list[SimThread]) -> None:
+        stuck = next((thread for thread in waiting if thread.mask), None)
         if stuck is not None:
             raise self._stuck_warp(stuck)
-        lines = sorted({thread.line for thread in waiting})
         first = waiting[0]
-        if len(lines) > 1:
-            raise self._error(
-                BarrierError, first.line,
-                f"the threads of the block wait at different barriers, lines {' and '.join(map(str, lines))}; "
-                "every thread has to reach the same syncthreads()", first,
-            )  # fmt: skip
+        if any(thread.place != first.place for thread in waiting):
+            raise self._different_barriers(waiting)
         if len(waiting) < len(threads):
             gone = next(thread for thread in threads if thread.done)
             raise self._error(
                 BarrierError, first.line,
                 f"{len(waiting)} of {len(threads)} threads wait at the barrier of line {first.line}, but thread "
-                f"{_shown(gone.index)} has already ended; move syncthreads() out of the condition, or let every "
+                f"{self._thread(gone.index)} has already ended; move syncthreads() out of the condition, or let every "
                 "thread run to the end", first,
             )  # fmt: skip
         self._end_phase(first.line)
@@ -390,8 +463,22 @@ class Machine:
         answer = self._vote(first.waits_for, waiting)
         for thread in waiting:
             thread.warp_phase = 0
-        for thread in self._shuffled(waiting):
-            self._resume(thread, answer)
+        self._resume([(thread, answer) for thread in waiting])
+
+    def _different_barriers(self, waiting: list[SimThread]) -> SimtError:
+        first = waiting[0]
+        other = next(thread for thread in waiting if thread.place != first.place)
+        lines = sorted({thread.line for thread in waiting})
+        if len(lines) > 1:
+            where = f"lines {', '.join(map(str, lines[:-1]))} and {lines[-1]}"
+        else:
+            where = f"both in line {lines[0]}, reached by different calls"
+        return self._error(
+            BarrierError, first.line,
+            f"the threads of the block wait at different barriers, {where}: thread {self._thread(first.index)} at the "
+            f"one, thread {self._thread(other.index)} at the other; every thread has to reach the same syncthreads()",
+            first,
+        )  # fmt: skip
 
     @staticmethod
     def _vote(kind: str, waiting: list[SimThread]) -> tuple[Any, ...]:
@@ -402,31 +489,13 @@ class Machine:
         every = {"syncthreads_count": sum(votes), "syncthreads_and": int(all(votes)), "syncthreads_or": int(any(votes))}
         return (every[kind],)
 
-    def _warp_operations(self, threads: list[SimThread]) -> bool:
-        """Carry out every warp operation whose lanes have all come; whether there was one."""
-        ready: list[list[SimThread]] = []
-        for warp in range(0, len(threads), WARP):
-            lanes = threads[warp : warp + WARP]
-            groups: dict[tuple[str, int, int], list[SimThread]] = {}
-            for thread in lanes:
-                if not thread.done and not thread.waits_for.startswith("syncthreads"):
-                    groups.setdefault((thread.waits_for, thread.line, thread.mask), []).append(thread)
-            for (_, _, mask), group in groups.items():
-                named = {thread.lane for thread in lanes if mask >> thread.lane & 1}
-                if {thread.lane for thread in group} == named:
-                    ready.append(group)
-        for group in ready:
-            self._warp_operation(group)
-        return bool(ready)
-
     def _warp_operation(self, group: list[SimThread]) -> None:
         self.report.warp_operations += 1
         kind = group[0].waits_for
         results = self._results(kind, group)
         for thread in group:
             thread.warp_phase += 1
-        for thread, result in self._shuffled(list(zip(group, results, strict=True))):
-            self._resume(thread, (result,))
+        self._resume([(thread, (result,)) for thread, result in zip(group, results, strict=True)])
 
     def _results(self, kind: str, group: list[SimThread]) -> list[Any]:
         if kind == "syncwarp":
@@ -453,10 +522,15 @@ class Machine:
 
     def _stuck_warp(self, thread: SimThread) -> SimtError:
         lanes = [t for t in self.threads if t.warp == thread.warp]
-        absent = [t for t in lanes if thread.mask >> t.lane & 1 and (t.done or t.line != thread.line)]
+        named = [t for t in lanes if thread.mask >> t.lane & 1]
+        absent = [t for t in named if t.done or t.place != thread.place or t.mask != thread.mask]
         other = absent[0] if absent else thread
         if other.done:
             state = "has already ended"
+        elif other.mask and other.place != thread.place and other.line == thread.line:
+            state = "is at another call in the same line, or came there from another call"
+        elif other.mask not in (0, thread.mask):
+            state = f"names the mask {other.mask:#010x}"
         elif other.waits_for.startswith("syncthreads"):
             state = f"waits at the barrier of line {other.line}"
         else:
@@ -473,7 +547,7 @@ class Machine:
         self.phase_blocks.append(self.block_number)
         self.phase_lines.append(barrier_line)
         if self.tracing and self.block_number == 0:
-            self.snapshots[self.phase] = {array.name: tuple(array.data) for array in self.shared}
+            self.snapshots[self.phase] = {a.name: tuple(a.data) for a in self.shared.values()}
         self.phase += 1
         if len(self.log) > BATCH:
             self._analyse()
@@ -492,7 +566,7 @@ class Machine:
         self.log.clear()
         self.segments.rows.clear()
         self.phase_start = (0, 0)
-        race = race_in_phase(accesses)
+        race = race_in_phase(accesses, self.arrays)
         unwritten = min(self.unwritten, key=lambda found: (found.phase, found.offset, found.thread), default=None)
         if race and not (unwritten and unwritten.phase < race[0]):
             block = self.phase_blocks[race[0]]
@@ -501,10 +575,12 @@ class Machine:
         if unwritten:
             raise self._unwritten_error(unwritten)
         blocks = np.array(self.phase_blocks, np.int64)[accesses.phase] if accesses.phase.size else accesses.phase
-        for number in dict.fromkeys(blocks.tolist()):
-            across = self.block_order.race(number, accesses.where(blocks == number), self.arrays)
-            if across:
-                self._raise_race(*across)
+        if self.grid_dim.size > 1:  # blocks run one after the other, so each has one stretch of the log
+            bounds = [0, *(np.flatnonzero(np.diff(blocks)) + 1), blocks.size] if blocks.size else []
+            for start, end in itertools.pairwise(bounds):
+                across = self.block_order.race(int(blocks[start]), accesses.where(slice(start, end)), self.arrays)
+                if across:
+                    self._raise_race(*across)
         if self.profile:
             count_traffic(accesses, self.arrays, self.counts)
         if self.tracing:
@@ -546,12 +622,16 @@ class Machine:
     def _described(self, access: Access, with_block: bool) -> str:
         place = SITES.table[access.site]
         did = ("reads it", "writes it", "changes it atomically")[place.kind]
-        block = f" of block {_shown(self._block(access.block))}" if with_block else ""
-        return f"thread {_shown(self._thread_index(access.thread))}{block} {did} in line {place.line} ({place.text})"
+        block = f" of block {_shown(self._block(access.block), self.grid_axes)}" if with_block else ""
+        thread = self._thread(self._thread_index(access.thread))
+        return f"thread {thread}{block} {did} in line {place.line} ({place.text})"
 
     def _block(self, number: int) -> Dim3:
         x, rest = number % self.grid_dim.x, number // self.grid_dim.x
         return Dim3(x, rest % self.grid_dim.y, rest // self.grid_dim.y)
+
+    def _thread(self, index: Dim3) -> str:
+        return _shown(index, self.block_axes)
 
     def _thread_index(self, number: int) -> Dim3:
         x, rest = number % self.block_dim.x, number // self.block_dim.x
@@ -564,7 +644,7 @@ class Machine:
 
         If another thread writes the element in the same phase the fault is a race, and is told so.
         """
-        found = Unwritten(self.phase, offset, self.current.number, self.block_number, site, array)
+        found = Unwritten(self.phase, offset, self.current.number, self.block_number, site, array.root)
         if array.space is LOCAL:
             raise self._unwritten_error(found)
         self.unwritten.append(found)
@@ -590,6 +670,17 @@ class Machine:
         error.array, error.space = array.name, array.space
         return error
 
+    def refused(self, text: str) -> SimtError:
+        """The error for something outside the dialect, at the line of the kernel that is running."""
+        return self.fault_here(UnsupportedError, text)
+
+    def fault_here(self, kind: type[SimtError], text: str) -> SimtError:
+        """The error for a fault of the running thread, at the line where it is."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and MARK not in frame.f_globals:
+            frame = frame.f_back
+        return self._error(kind, frame.f_lineno if frame else 0, text, self.current)
+
     def tick(self, line: int) -> None:
         """Called once a turn of each while loop."""
         self.current.turns += 1
@@ -599,59 +690,75 @@ class Machine:
                 f"the while loop of line {line} has run {MAX_TURNS} turns in one thread; a loop that waits for another "
                 "thread's write never ends, since nothing says when that write becomes visible", self.current,
             )  # fmt: skip
-        self._look_at_the_clock(line)
+        self.loops += 1
+        if not self.loops % 256:
+            self._look_at_the_clock(line)
 
-    def loop(self, line: int, turns: int) -> None:
-        """Called once for each for loop, with the number of its turns."""
-        self.current.for_turns += turns
-        if self.current.for_turns > MAX_FOR_TURNS:
+    def loop(self, line: int, items: Any) -> Any:
+        """Called once for each for loop, with what it runs over."""
+        thread = self.current
+        thread.for_turns += len(items) if items.__class__ is range else 1
+        if thread.for_turns > MAX_FOR_TURNS:
             raise self._error(
                 EndlessLoopError, line,
-                f"the for loops of one thread, the last of them in line {line}, make {self.current.for_turns} turns; "
-                "divide the work among the threads, and look at the bounds of range()", self.current,
+                f"the for loops of one thread, the last of them in line {line}, make {thread.for_turns} turns; "
+                "divide the work among the threads, and look at the bounds of range()", thread,
             )  # fmt: skip
-        self._look_at_the_clock(line)
+        self.loops += 1
+        if not self.loops % 256:
+            self._look_at_the_clock(line)
+        return items
 
     def _look_at_the_clock(self, line: int) -> None:
-        self.loops += 1
-        if self.deadline is not None and not self.loops % 256 and time.process_time() > self.deadline:
+        if self.deadline is not None and time.process_time() > self.deadline:
             raise self._error(
                 EndlessLoopError, line, "the launch takes longer than it may; look for a loop that never ends",
                 self.current,
             )  # fmt: skip
 
-    def shared_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """The block's shared array for this call; all threads of a block get the same one."""
-        thread = self.current
-        k = thread.shared_calls
-        thread.shared_calls += 1
-        if k < len(self.shared):
-            return self.shared[k]
-        if shape == (0,):
+    def shared_array(self, shape: tuple[int, ...], dtype: np.dtype[Any], place: int) -> Array:
+        """The block's shared array of a place in the source; all threads of a block get the same one."""
+        dynamic = shape == (0,)
+        if dynamic:
+            if self.dynamic is not None and self.dynamic.dtype == dtype:
+                return self.dynamic
+            if self.dynamic is not None:
+                raise self.refused(
+                    f"{SITES.declared[place].name} would begin where {self.dynamic.name} does: all dynamic shared "
+                    "memory is one; make one array of shape 0 and name parts of it, a = s[:n] and b = s[n:]"
+                )
             shape = (self.dynamic_bytes // dtype.itemsize,)
         else:
             self.shared_bytes += math.prod(shape) * dtype.itemsize
         total = self.shared_bytes + self.dynamic_bytes
         self.report.shared_bytes = total
+        declared = SITES.declared[place]
         if total > MAX_SHARED_BYTES:
-            raise LaunchError(
-                f"the block uses {total} B of shared memory; the limit is {MAX_SHARED_BYTES} B (48 KiB). "
-                "Take a smaller tile", None, thread.index.triple, self.block_index.triple
+            raise self._error(
+                LaunchError, declared.line,
+                f"with {declared.name} the block uses {total} B of shared memory; the limit is {MAX_SHARED_BYTES} B "
+                "(48 KiB). Take a smaller tile", self.current,
             )  # fmt: skip
-        size = math.prod(shape)
-        array = self._new_array(f"shared{k}", SHARED, shape, dtype, [None] * size)
-        self.shared.append(array)
+        name = declared.name
+        if any(array.name == name for array in self.shared.values()):  # a kernel and its device function may agree
+            name = f"{name} of line {declared.line}"
+        array = self._new_array(name, SHARED, shape, dtype, [None] * math.prod(shape))
+        self.shared[place] = array
+        if dynamic:
+            self.dynamic = array
         return array
 
-    def local_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    def local_array(self, shape: tuple[int, ...], dtype: np.dtype[Any], place: int) -> Array:
         """A private array of the running thread."""
-        size = math.prod(shape) * dtype.itemsize
-        if size > MAX_LOCAL_BYTES:
-            raise LaunchError(
-                f"a local array takes {size} B in every thread; the limit is {MAX_LOCAL_BYTES} B (512 KiB). Keep "
-                "few elements, as fit into registers", None, self.current.index.triple, self.block_index.triple
+        size = math.prod(shape)
+        declared = SITES.declared[place]
+        if size * dtype.itemsize > MAX_LOCAL_BYTES:
+            raise self._error(
+                LaunchError, declared.line,
+                f"{declared.name} takes {size * dtype.itemsize} B in every thread; the limit of local memory is "
+                f"{MAX_LOCAL_BYTES} B (512 KiB). Keep few elements, as fit into registers", self.current,
             )  # fmt: skip
-        return self._new_array("local", LOCAL, shape, dtype, [None] * math.prod(shape))
+        return self._new_array(declared.name, LOCAL, shape, dtype, [None] * size)
 
     def log_atomic(self, array: Array, site: int, offset: int) -> None:
         """Note an atomic access."""
@@ -663,23 +770,31 @@ class Machine:
     ) -> SimtError:
         index = thread.index if isinstance(thread, SimThread) else thread
         where = block or self.block_index
-        place = f"Line {line}, thread {_shown(index)}, block {_shown(where)}."
+        place = f"Line {line}, thread {self._thread(index)}, block {_shown(where, self.grid_axes)}."
         error = kind(f"{text}. {place}", line, index.triple, where.triple)
         error.barriers = self.phase_blocks.count(self.block_number)
         return error
 
 
-def _shown(index: Dim3) -> str:
-    """An index as readers write it: without trailing zeros of unused axes."""
-    x, y, z = index
-    return f"({x}, {y}, {z})" if z else f"({x}, {y})" if y else f"({x})"
+def _shown(index: Dim3, axes: int) -> str:
+    """An index with as many coordinates as the launch gave sizes."""
+    return f"({', '.join(map(str, index.triple[:axes]))})"
+
+
+def _way(frame: FrameType | None) -> tuple[int, ...]:
+    """The places of the calls that led to a frame, which tell two calls of one device function apart."""
+    places = []
+    while frame is not None:
+        places.append(frame.f_lasti)
+        frame = frame.f_back
+    return tuple(places)
 
 
 def _innermost_line(error: BaseException) -> int | None:
     """Line of the kernel's own code where an exception was raised."""
     line, trace = None, error.__traceback__
     while trace is not None:
-        if "__simt_divide" in trace.tb_frame.f_globals:
+        if MARK in trace.tb_frame.f_globals:
             line = trace.tb_lineno
         trace = trace.tb_next
     return line
@@ -692,12 +807,35 @@ def as_dim3(value: Any, what: str, limits: tuple[int, int, int]) -> Dim3:
     if not 1 <= len(sizes) <= 3 or not whole:
         raise LaunchError(f"the {what} is {value!r}; give a whole number or a tuple of up to three")
     dims = Dim3(*(int(n) for n in sizes))
-    for axis, n, limit in zip("xyz", dims, limits, strict=True):
+    for axis, n, limit in zip("xyz", dims.triple, limits, strict=True):
         if n < 1:
             raise LaunchError(f"the {what} has {n} along {axis}; a launch needs at least 1")
         if n > limit:
             raise LaunchError(f"the {what} has {n} along {axis}; the limit is {limit}")
     return dims
+
+
+#: The launch that is running; kernels have no other way to reach it than this list.
+RUNNING: list[Machine] = []
+
+
+def running() -> Machine:
+    """The launch that is running."""
+    if not RUNNING:
+        raise LaunchError(
+            "this name of cuda means something inside a running kernel only; launch it with [grid, block]"
+        )
+    return RUNNING[-1]
+
+
+def no_such_name(text: str) -> Exception:
+    """The error for a name that means nothing in a kernel; outside of one it is Python's own."""
+    return RUNNING[-1].refused(text) if RUNNING else AttributeError(text)
+
+
+def _axes(value: Any) -> int:
+    """How many sizes of a grid or a block were given."""
+    return len(value) if isinstance(value, tuple | list) else 1
 
 
 def check_block(block: Dim3) -> None:
