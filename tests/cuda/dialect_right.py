@@ -263,6 +263,16 @@ def functions_of_numpy(x, out):
     out[i] = np.maximum(x[i], np.float32(1)) + np.sin(x[i]) + np.float32(np.pi)
 
 
+@cuda.jit(device=True)
+def joined(pair):
+    return pair[0] + 10 * pair[1]
+
+
+def device_function_of_a_tuple(x):
+    p = cuda.grid(2)
+    x[p] = joined(p)
+
+
 def match_statement(x):
     i = cuda.grid(1)
     match i % 3:

@@ -377,6 +377,35 @@ def assigns_a_part(x):
     x[0:2] = x[2:4]
 
 
+def takes_a_name_away(x):
+    value = x[0]
+    del value
+    x[0] = 1
+
+
+def function_within_that_calls_itself(x):
+    def down(value):
+        return value if value < 1 else down(value - 1)
+
+    x[0] = down(x[0])
+
+
+def stores_a_tuple(x):
+    x[0] = (1, 2)
+
+
+def stores_nothing(x):
+    x[0] = None
+
+
+def index_without_an_axis(x):
+    x[cuda.threadIdx] = 1
+
+
+def axis_that_is_none(x):
+    x[cuda.threadIdx.w] = 1
+
+
 # -- what the compiler takes and the simulator does not, with its reason --------------------
 
 
@@ -395,6 +424,18 @@ def part_with_a_step(x):
 
 def reads_which_lanes_are_active(x):
     x[0] = cuda.activemask()
+
+
+def lane_that_is_no_number(x):
+    x[0] = cuda.shfl_down_sync(FULL, x[0], x[0])
+
+
+def mask_that_is_no_number(x):
+    x[0] = cuda.shfl_down_sync(1.0, x[0], 1)
+
+
+def element_from_the_end(x):
+    x[0] = x[-1]
 
 
 def row_of_a_matrix(A):
@@ -417,3 +458,31 @@ def part_from_the_end(x):
 
 def returns_a_value(x):
     return x[0]
+
+
+# -- what Python finds, told in the words of the dialect -------------------------------------
+
+
+def scalar_with_an_index(x, n):
+    x[0] = n[0]
+
+
+def barrier_with_an_argument(x):
+    cuda.syncthreads(1)
+
+
+def atomic_without_a_value(x):
+    cuda.atomic.add(x, 0)
+
+
+def shared_array_without_a_type(x):
+    s = cuda.shared.array(8)
+    s[0] = x[0]
+
+
+def function_without_an_argument(x):
+    x[0] = math.exp()
+
+
+def claims(x):
+    assert x[0] > 5

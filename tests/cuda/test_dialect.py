@@ -119,6 +119,9 @@ RIGHT = {
     right.functions_of_numpy: (
         (V, V), 1, 4, [SMALL, zeros(4)], [SMALL, np.maximum(SMALL, 1) + np.sin(SMALL) + math.pi], 0,
     ),
+    right.device_function_of_a_tuple: (
+        ("int32[:,::1]",), 1, (2, 3), [zeros(2, 3, dtype=np.int32)], [[[0, 10, 20], [1, 11, 21]]], 0,
+    ),
     right.match_statement: ((V,), 1, 32, [X], [branches(np.arange(32))], 0),
     right.loops_with_else_and_enumerate: ((V,), 1, 8, [ramp(8)], [looped(ramp(8))], 0),
     right.shared_array_in_a_loop: ((V,), 1, 32, [X], [X + 1], 0),
@@ -180,7 +183,7 @@ WRONG = {
     wrong.masks_that_differ: ((V,), 1, 32, [X64], WARP, "names the mask 0xfffffffe", 0),
     wrong.shuffle_out_of_the_mask: ((V,), 1, 32, [X64], WARP, "lane 15 reads from lane 16", 0),
     wrong.stencil_reads_left_of_the_array: (
-        (M, M), 1, (8, 8), [SQUARE, SQUARE.copy()], OUTSIDE, r"x\[\d, -1\].*does not count from the end", 0,
+        (M, M), 1, (8, 8), [SQUARE, SQUARE.copy()], OUTSIDE, r"x\[\d, -1\].*count from the start", 0,
     ),
     wrong.last_block_writes_too_far: ((V,), 1, 1, [X64], OUTSIDE, r"s\[4\] is outside the array.*\(4,\)", 0),
     wrong.part_read_beyond_its_end: ((V,), 1, 64, [X64], OUTSIDE, r"s\[\d+\] is outside the part", 0),
@@ -213,6 +216,12 @@ BOTH_REFUSE = {
     wrong.calls_itself: (V, "calls itself"),
     wrong.atomic_on_an_element: (V, "is the array itself"),
     wrong.assigns_a_part: (V, "single elements"),
+    wrong.takes_a_name_away: (V, "takes a name away"),
+    wrong.function_within_that_calls_itself: (V, "down calls itself"),
+    wrong.stores_a_tuple: (V, "an element is one number"),
+    wrong.stores_nothing: (V, "a NoneType cannot be stored in x"),
+    wrong.index_without_an_axis: (V, r"write \.x, \.y or \.z"),
+    wrong.axis_that_is_none: (V, r"\.x, \.y and \.z, not \.w"),
     wrong.no_such_operation: (V, r"cuda\.synchronize_everything is not"),
 }
 #: What numba compiles and the simulator does not take, or numba's launch refuses.
@@ -221,10 +230,22 @@ SIMULATOR_REFUSES = {
     wrong.sums_with_python: (V, "x is taken as a whole"),
     wrong.part_with_a_step: (V, "has a step"),
     wrong.reads_which_lanes_are_active: (V, r"cuda\.activemask is not"),
+    wrong.lane_that_is_no_number: (V, "a distance of lanes is a whole number"),
+    wrong.mask_that_is_no_number: (V, "the mask of shfl_down_sync is a whole number"),
     wrong.row_of_a_matrix: (M, r"a row is written A\[0, :\]"),
     wrong.part_across_rows: (M, "not one stretch of memory"),
     wrong.part_from_the_end: (V, "count from the start"),
     wrong.returns_a_value: (V, "a kernel returns nothing"),
+}
+
+#: What Python itself finds, in a sentence without the simulator's own names: kernel: (arguments, message)
+FAULTS = {
+    wrong.scalar_with_an_index: ([X64, 3], "a int is indexed here; only an array has elements"),
+    wrong.barrier_with_an_argument: ([X64], r"TypeError: cuda\.syncthreads\(\) takes"),
+    wrong.atomic_without_a_value: ([X64], r"TypeError: cuda\.atomic\.add\(\) missing"),
+    wrong.shared_array_without_a_type: ([X64], r"cuda\.shared\.array\(\) missing .* 'dtype'"),
+    wrong.function_without_an_argument: ([X64], r"TypeError: math\.exp\(\) missing"),
+    wrong.claims: ([X64], r"^AssertionError\. Line"),
 }
 
 
@@ -261,6 +282,22 @@ def test_what_is_outside_the_dialect_is_told_with_its_line(kernel):
     assert has_its_place(caught.value)
 
 
+@pytest.mark.parametrize("kernel", FAULTS, ids=lambda kernel: kernel.__name__)
+def test_what_python_finds_is_told_in_the_words_of_the_dialect(kernel):
+    arguments, message = FAULTS[kernel]
+    with pytest.raises(simt.KernelFault, match=message) as caught:
+        launch(kernel, 1, (1, 1), *arguments)
+    assert has_its_place(caught.value)
+    assert "thread (0, 0)" in str(caught.value)
+
+
+def test_a_negative_index_is_refused_although_numba_counts_it_from_the_end():
+    with pytest.raises(simt.OutOfBoundsError, match="numba takes a negative index from the end"):
+        launch(wrong.element_from_the_end, 1, 1, X64.copy())
+    text = numba_backend().compile_llvm(wrong.element_from_the_end, V)
+    assert re.search(r"icmp slt i64 -1, 0|sub .* 1|-1", text)
+
+
 @pytest.mark.parametrize("kernel", BOTH_REFUSE, ids=lambda kernel: kernel.__name__)
 def test_numba_refuses_it_too(kernel):
     with pytest.raises(Exception, match=r".") as caught:
@@ -281,4 +318,6 @@ def test_every_kernel_of_the_dialect_is_tested():
         }  # fmt: skip
 
     assert kernels(right) - {right.make_closure} == set(RIGHT)
-    assert kernels(wrong) == set(WRONG) | set(BOTH_REFUSE) | set(SIMULATOR_REFUSES)
+    assert kernels(wrong) == {
+        *WRONG, *BOTH_REFUSE, *SIMULATOR_REFUSES, *FAULTS, wrong.element_from_the_end,
+    }  # fmt: skip

@@ -157,7 +157,7 @@ class Kernel:
         if self._made is None or self._launch is not RUNNING[-1]:
             self.rewritten()
         assert self._made is not None
-        return self._made(*arguments)
+        return self._made(*(_Tuple(value) if type(value) is tuple else value for value in arguments))
 
     def rewritten(self, arguments: Sequence[Any] = ()) -> FunctionType:
         """The function whose accesses pass through the simulator, with today's global values.
@@ -185,6 +185,16 @@ class Kernel:
             namespace |= {"__simt_loop": RUNNING[-1].loop, "__simt_tick": RUNNING[-1].tick}
         self._made, self._launch = makers[key](namespace), RUNNING[-1] if RUNNING else None
         return self._made
+
+
+class _Tuple(tuple[Any, ...]):
+    """A tuple given to a device function, whose parameters are read as if they were arrays."""
+
+    __slots__ = ()
+
+    def ld1(self, site: int, k: Any) -> Any:
+        """Part k."""
+        return self[k]
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -220,6 +230,15 @@ def _plain_function(name: str) -> Callable[..., Any]:
         raise running().refused(f"{name} is a plain Python function; write @cuda.jit(device=True) above it")
 
     return refuse
+
+
+def _called(name: str, kind: type) -> Any:
+    """An object of a class whose methods Python's own messages call by the name."""
+    for function in vars(kind).values():
+        plain = getattr(function, "__func__", function)
+        if isinstance(plain, FunctionType):
+            plain.__qualname__ = f"{name}.{plain.__name__}"
+    return kind()
 
 
 class _Shared:
@@ -370,10 +389,18 @@ def _exchanged(name: str, value: Any) -> Any:
     return value
 
 
+def _lanes(n: Any) -> int:
+    """A lane or a distance between lanes."""
+    if n.__class__ is not int and not isinstance(n, np.integer):
+        raise running().refused(f"a lane or a distance of lanes is a whole number, not a {type(n).__name__}")
+    return int(n)
+
+
 class _Cuda:
     """The part of ``numba.cuda`` that kernels use."""
 
-    shared, local, atomic = _Shared(), _Local(), _Atomic()
+    shared, local = _called("cuda.shared", _Shared), _called("cuda.local", _Local)
+    atomic = _called("cuda.atomic", _Atomic)
     warpsize = 32
 
     threadIdx = property(lambda self: running().current.index)
@@ -427,25 +454,25 @@ class _Cuda:
 
     @staticmethod
     def shfl_sync(mask: int, value: Any, source: int) -> Any:
-        payload = (_exchanged("cuda.shfl_sync", value), source % 32)
+        payload = (_exchanged("cuda.shfl_sync", value), _lanes(source) % 32)
         return running().meet("shfl_sync", _getframe(1), mask, payload)
 
     @staticmethod
     def shfl_up_sync(mask: int, value: Any, delta: int) -> Any:
         m = running()
-        payload = (_exchanged("cuda.shfl_up_sync", value), m.current.lane - delta)
+        payload = (_exchanged("cuda.shfl_up_sync", value), m.current.lane - _lanes(delta))
         return m.meet("shfl_up_sync", _getframe(1), mask, payload)
 
     @staticmethod
     def shfl_down_sync(mask: int, value: Any, delta: int) -> Any:
         m = running()
-        payload = (_exchanged("cuda.shfl_down_sync", value), m.current.lane + delta)
+        payload = (_exchanged("cuda.shfl_down_sync", value), m.current.lane + _lanes(delta))
         return m.meet("shfl_down_sync", _getframe(1), mask, payload)
 
     @staticmethod
     def shfl_xor_sync(mask: int, value: Any, lane_mask: int) -> Any:
         m = running()
-        payload = (_exchanged("cuda.shfl_xor_sync", value), m.current.lane ^ lane_mask)
+        payload = (_exchanged("cuda.shfl_xor_sync", value), m.current.lane ^ _lanes(lane_mask))
         return m.meet("shfl_xor_sync", _getframe(1), mask, payload)
 
     @staticmethod
@@ -508,6 +535,6 @@ def _axes(ndim: Any) -> int:
     return int(ndim)
 
 
-cuda = _Cuda()
+cuda: _Cuda = _called("cuda", _Cuda)
 
 _ = Dim3  # part of the public types through Report and Step

@@ -89,7 +89,7 @@ class _Math:
 
     def __init__(self) -> None:
         for name in _UFUNCS:
-            setattr(self, name, _of_floats(getattr(np, _UFUNCS[name])))
+            setattr(self, name, _of_floats(getattr(np, _UFUNCS[name]), f"math.{name}"))
         for name in ("erf", "erfc", "gamma", "lgamma", "remainder"):
             setattr(self, name, _through_python(getattr(python_math, name)))
 
@@ -122,8 +122,8 @@ _UFUNCS = {
 }  # fmt: skip
 
 
-def _of_floats(ufunc: Any) -> Callable[..., Any]:
-    """A function of NumPy that takes integers as float64."""
+def _of_floats(ufunc: Any, name: str) -> Callable[..., Any]:
+    """A function of NumPy that takes integers as float64; Python's own messages call it by the name."""
 
     def one(x: Any) -> Any:
         return ufunc(x if isinstance(x, np.floating) else np.float64(x))
@@ -133,7 +133,9 @@ def _of_floats(ufunc: Any) -> Callable[..., Any]:
             x if isinstance(x, np.floating) else np.float64(x), y if isinstance(y, np.floating) else np.float64(y)
         )
 
-    return one if ufunc.nin == 1 else two
+    made = one if ufunc.nin == 1 else two
+    made.__qualname__ = name
+    return made
 
 
 def _through_python(function: Callable[..., float]) -> Callable[..., Any]:
@@ -166,7 +168,7 @@ class _NumPy:
             setattr(self, name, np.float64(getattr(np, name)))
         for name in (*_UFUNCS, *_UFUNCS.values(), "deg2rad", "rad2deg"):
             if hasattr(np, name) and name not in _NOT_NUMPY:
-                setattr(self, name, _of_floats(getattr(np, name)))
+                setattr(self, name, _of_floats(getattr(np, name), f"np.{name}"))
         self.maximum = self.fmax = _choosing(max)
         self.minimum = self.fmin = _choosing(min)
         for kind in (np.float16, np.float32, np.float64, np.bool_):

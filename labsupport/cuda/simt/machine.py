@@ -81,6 +81,12 @@ class Dim3:
     def __getitem__(self, axis: int) -> int:
         raise no_such_name("an index or a size of the launch has .x, .y and .z, and no numbered axes")
 
+    def __str__(self) -> str:
+        return str(self.triple)
+
+    def __getattr__(self, name: str) -> int:
+        raise no_such_name(f"an index or a size of the launch has .x, .y and .z, not .{name}")
+
     @property
     def triple(self) -> tuple[int, int, int]:
         """(x, y, z)."""
@@ -403,7 +409,7 @@ class Machine:
                 raise
             except Exception as error:
                 line = _innermost_line(error)
-                raise self._error(KernelFault, line or 0, f"{type(error).__name__}: {error}", thread) from error
+                raise self._error(KernelFault, line or 0, _explained(error), thread) from error
             if not thread.waits_for:
                 thread.done = True
                 if result is not None:
@@ -423,7 +429,11 @@ class Machine:
     def meet(self, kind: str, frame: FrameType, mask: int, payload: Any = None) -> Any:
         """Called from a thread: wait at an operation of the warp until the lanes of the mask have come."""
         thread = self.current
-        mask &= FULL_MASK
+        if not isinstance(mask, int | np.integer):
+            raise self.refused(
+                f"the mask of {kind} is a whole number, a bit for each lane, not a {type(mask).__name__}"
+            )
+        mask = int(mask) & FULL_MASK
         if not mask >> thread.lane & 1:
             raise self._error(
                 WarpError,
@@ -688,7 +698,8 @@ class Machine:
             raise self._error(
                 EndlessLoopError, line,
                 f"the while loop of line {line} has run {MAX_TURNS} turns in one thread; a loop that waits for another "
-                "thread's write never ends, since nothing says when that write becomes visible", self.current,
+                "thread need not end, since nothing says when that thread runs or when its writes become visible",
+                self.current,
             )  # fmt: skip
         self.loops += 1
         if not self.loops % 256:
@@ -788,6 +799,13 @@ def _way(frame: FrameType | None) -> tuple[int, ...]:
         places.append(frame.f_lasti)
         frame = frame.f_back
     return tuple(places)
+
+
+def _explained(error: Exception) -> str:
+    """What Python says, or what it means where an element is asked of something that is no array."""
+    if isinstance(error, AttributeError) and error.name in ("ld", "ld1", "ld2", "st", "st1", "st2", "part"):
+        return f"a {type(error.obj).__name__} is indexed here; only an array has elements"
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _innermost_line(error: BaseException) -> int | None:

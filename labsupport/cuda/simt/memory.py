@@ -164,15 +164,14 @@ class Array:
         """The value in the array's dtype; the place of a float64 that is rounded is remembered."""
         if value.__class__ is np.float64 or value.__class__ is float:
             self.machine.float64_sites.add(site)
-        try:
-            return self.convert(value)
-        except (TypeError, ValueError) as error:
-            text = f"a {type(value).__name__} cannot be stored in {self.name} ({self.dtype})"
-            raise self.machine.fault(UnsupportedError, site, text, self) from error
+        if not isinstance(value, int | float | np.number | np.bool_):
+            text = f"a {type(value).__name__} cannot be stored in {self.name} ({self.dtype}); an element is one number"
+            raise self.machine.fault(UnsupportedError, site, text, self)
+        return self.convert(value)
 
     def bad_index(self, site: int, index: tuple[Any, ...]) -> Exception:
         """The error for an index that is not one element of the array."""
-        shown = ", ".join(str(int(i)) if _is_whole(i) else f"{i} ({type(i).__name__})" for i in index)
+        shown = ", ".join(str(int(i)) if _is_whole(i) else f"a {type(i).__name__}, {i}" for i in index)
         if len(index) != len(self.shape):
             count = f"{len(index)} {'index' if len(index) == 1 else 'indices'}"
             text = f"{self.name}[{shown}] has {count}, but {self.name} has shape {self.shape}"
@@ -180,12 +179,14 @@ class Array:
                 text += f"; an element has one for each axis, and a row is written {self.name}[{shown}, :]"
             return self.machine.fault(UnsupportedError, site, text, self)
         if not all(_is_whole(i) for i in index):
-            text = f"{self.name}[{shown}]: an index is a whole number; use // for integer division and int() otherwise"
+            text = f"{self.name}[{shown}]: an index is a whole number; "
+            triple = any(hasattr(i, "triple") for i in index)
+            text += "write .x, .y or .z" if triple else "use // for integer division and int() otherwise"
             return self.machine.fault(UnsupportedError, site, text, self)
         whole = "array" if self.root is self else "part of the array that was taken"
         text = f"{self.name}[{shown}] is outside the {whole}, whose shape is {self.shape}"
         if any(i < 0 for i in index):
-            text += "; a negative index does not count from the end on a GPU"
+            text += "; numba takes a negative index from the end, CUDA C++ from before the array: count from the start"
         else:
             text += "; compare the index with the shape before the access"
         return self.machine.fault(OutOfBoundsError, site, text, self)

@@ -149,6 +149,7 @@ _REFUSED: dict[type[ast.AST], str] = {
     ast.Starred: "takes a tuple apart with a star; name its parts one by one",
     ast.Import: "imports within the kernel; import above it",
     ast.ImportFrom: "imports within the kernel; import above it",
+    ast.Delete: "takes a name away, which the compiler does not do; leave it",
     ast.Global: "binds a name outside the kernel, which a thread cannot change",
     ast.Nonlocal: "binds a name outside the kernel, which a thread cannot change",
     ast.Try: "handles exceptions, which a kernel cannot",
@@ -167,6 +168,12 @@ def _refuse(definition: ast.FunctionDef) -> None:
             text = ast.unparse(node).splitlines()[0]
             line: int = node.lineno  # type: ignore[attr-defined]
             raise UnsupportedError(f"line {line}: {text} {_REFUSED[type(node)]}", line=line)
+    for node in ast.walk(definition):
+        if isinstance(node, ast.FunctionDef) and node is not definition:
+            names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
+            if node.name in names:
+                text = f"line {node.lineno}: {node.name} calls itself; a thread has a small stack, so write a loop"
+                raise UnsupportedError(text, line=node.lineno)
 
 
 class _Annotations(ast.NodeTransformer):
