@@ -79,7 +79,7 @@ def _key(record: Choice, item: Any) -> str:
     elif kind in (bool, np.bool_):
         item = str(bool(item))
     elif kind is int or issubclass(kind, np.integer):
-        item = str(int(item))
+        item = str(int(item)) if abs(int(item)) < 10**9 else ""  # Python refuses to write a very long number
     elif kind is not str:
         raise Finding(say("choice-kind", key=next(iter(record.options)), what=type_name(item)))
     key = _named(record, item)

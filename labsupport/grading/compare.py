@@ -57,7 +57,8 @@ class Leaf:
         """Name dtype and shape as they came back."""
         if self.bare and not self.listed:
             return {"b": "a bool", "i": "an int", "f": "a float", "c": "a complex number"}[self.kind]
-        return f"{self.format or self.values.dtype.name} {self.values.shape}"
+        name = self.format if self.kind == "f" else None  # a complex number has the format of its parts
+        return f"{name or self.values.dtype.name} {self.values.shape}"
 
 
 Tree = Leaf | tuple["Tree", ...] | dict[Any, "Tree"]
@@ -145,9 +146,12 @@ def _torch_leaf(value: Any) -> Leaf | None:
     torch = sys.modules.get("torch")
     if not isinstance(torch, types.ModuleType) or type(value) not in _tensor_types(torch):
         return None
-    tensor = value.detach().cpu()
-    name = str(tensor.dtype).removeprefix("torch.")
-    array = (tensor.float() if name in _SMALL_FLOATS else tensor).resolve_conj().numpy()
+    try:
+        tensor = value.detach().cpu()
+        name = str(tensor.dtype).removeprefix("torch.")
+        array = (tensor.float() if name in _SMALL_FLOATS else tensor).resolve_conj().resolve_neg().numpy()
+    except (TypeError, RuntimeError, NotImplementedError):  # sparse, nested, quantised, or without data
+        raise Finding("you returned a torch tensor that holds no plain array; return a dense one.") from None
     leaf = _leaf(array)
     return Leaf(leaf.values, name if name in EPS else leaf.format)
 

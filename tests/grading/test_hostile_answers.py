@@ -521,3 +521,20 @@ def test_an_answer_may_put_anything_into_the_table_of_modules(ask):
     finally:
         sys.modules.pop(0, None)
         sys.modules.pop("labsupport.ops.nothing", None)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "meta"])
+def test_a_tensor_without_plain_numbers_is_refused(ask, kind):
+    torch = pytest.importorskip("torch")
+
+    def answer(x):
+        dense = torch.from_numpy(np.ascontiguousarray(right(x)))
+        return dense.to_sparse() if kind == "sparse" else dense.to("meta")
+
+    verdict = ask(answer)
+    assert verdict.state == "fail"
+    assert "holds no plain array" in verdict.message
+
+
+def test_a_complex_result_is_told_as_one(ask):
+    assert "you returned complex128 (3, 5); floating-point numbers are due" in ask(lambda x: right(x) + 0j).message

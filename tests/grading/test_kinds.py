@@ -159,6 +159,7 @@ def test_a_numpy_truth_value_is_one(answer):
         (CHOICE, ["a"], "no, not a"),
         (CHOICE, np.array([1.0]), "you passed an array"),
         (CHOICE, 1.5, "you passed a float"),
+        pytest.param(CHOICE, 10**10_000, "the options are a, b", id="a number too long to write"),
         (SEVERAL_RIGHT, "a", "not all of it"),
         (SEVERAL_RIGHT, ["a", "b", "c"], "no, not b"),
         (SEVERAL_RIGHT, [], "at least one"),
