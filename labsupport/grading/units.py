@@ -51,6 +51,9 @@ def _table() -> dict[str, tuple[Fraction, str]]:
     for (prefix, size), (name, part) in product(_SPELLED.items(), {"byte": 1, "bit": 8}.items()):
         for ending in ("", "s"):
             units[prefix + name + ending] = (Fraction(size, part), "B")
+    for (prefix, size), name in product(_SPELLED.items(), ("flop", "flops")):
+        if prefix[-2:] != "bi":
+            units[prefix + name] = (Fraction(size), "FLOP")
     return units
 
 

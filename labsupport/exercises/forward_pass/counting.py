@@ -205,7 +205,8 @@ FORWARD_FLOPS = Function(
         Mistake(
             name="one-product",
             answer=lambda B, T, n, d, L, m: _flops(B, T, n, d, L, m) - L * 2 * B * T * T * d,
-            message="Attention's core has two products: queries with keys, and probabilities with values.",
+            message="Attention's core has two products, queries with keys and probabilities with values, and masked "
+            "pairs are counted too. You have half of that.",
         ),
         Mistake(
             name="one-token",
