@@ -95,7 +95,8 @@ SAMPLES = number(expected=512, unit="1", exact=True)
         (SMALL, "1/16777216"), (SMALL, "1 / 2^24"), (SMALL, "≈ 5.9604645e-8"), (SMALL, "~5.9604645·10⁻⁸"),
         (SMALL, "5.9604645 × 10^-8"), (KV, "1.5 * 2**30 B"), (KV, "3 × 2^29"), (KV, "3·2²⁹ bytes"), (KV, "= 1.5 GiB"),
         (KV, "1'610'612'736 B"), (KV, "1.5 gibibytes"), (KV, "1536 mebibytes"), (KV, "1610612.736 kilobytes"),
-        (KV, "1610612736 Bytes"), (FLOPS, "137.438953472 gigaflops"), (PLAIN, "33/4"), (PLAIN, "8.25x"), (PLAIN, "8.25 ×"), (PLAIN, "8.25 times"),
+        (KV, "1610612736 Bytes"), (FLOPS, "137.438953472 gigaflops"), (PLAIN, "33/4"),
+        (PLAIN, "8.25x"), (PLAIN, "8.25 ×"), (PLAIN, "8.25 times"),
         (PLAIN, "825 percent"), (PLAIN, "8.25 nats"), (TIME, "2.5 milliseconds"), (RATIO, "4096/3 FLOP/B"),
     ],
 )  # fmt: skip
