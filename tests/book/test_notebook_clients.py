@@ -11,10 +11,12 @@ import secrets
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import nbformat
 import psutil
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -130,7 +132,7 @@ def seen(lab: Lab) -> Iterator[tuple[Page, Problems]]:
 def open_notebook(page: Page, lab: Lab, path: str, client: str = "lab/tree") -> None:
     page.goto(lab.url(path, client))
     expect(page.locator(".jp-Notebook .jp-CodeCell").first).to_be_visible()
-    kernel_rests(page)
+    kernel_rests(page, lab)
     # The committed notebook was executed. Without its numbers, a number is proof that a cell ran here.
     menu(page, "Edit", "Clear Outputs of All Cells")
     for prompt in page.locator(".jp-Notebook .jp-CodeCell .jp-InputArea-prompt").all():
@@ -142,7 +144,15 @@ def menu(page: Page, name: str, entry: str) -> None:
     page.get_by_role("menuitem", name=entry).click()
 
 
-def kernel_rests(page: Page) -> None:
+def kernel_rests(page: Page, lab: Lab) -> None:
+    """Wait until the notebook's kernel runs, the page is connected to it, and both say that it is idle."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        kernels = page.request.get(f"{lab.address}/api/kernels?token={lab.token}").json()
+        if kernels and all(one["connections"] and one["execution_state"] == "idle" for one in kernels):
+            break
+        assert time.monotonic() < deadline, f"no kernel is ready: {kernels}"
+        page.wait_for_timeout(100)
     expect(page.locator(".jp-Notebook-ExecutionIndicator").first).to_have_attribute("data-status", "idle")
 
 
@@ -255,6 +265,42 @@ def test_notebook_7_shows_what_jupyterlab_shows(lab: Lab, seen: tuple[Page, Prob
     assert problems.page_errors == loading
 
 
+CURVE = """import time
+from types import SimpleNamespace
+
+from labsupport.figures.training_lab import LossCurve
+
+with LossCurve(40, {"uniform": 3.0}, every=2) as curve:
+    for step in range(40):
+        curve.add(step, SimpleNamespace(loss=4 - step / 20), 0.1)
+        time.sleep(0.1)"""
+
+
+def test_a_loss_curve_grows_while_training_runs(lab: Lab, seen: tuple[Page, Problems]) -> None:
+    page, problems = seen
+    kernel = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CURVE)], metadata={"kernelspec": kernel})
+    nbformat.write(notebook, lab.work / "curve.ipynb")
+    page.goto(lab.url("curve.ipynb", "lab/tree"))
+    kernel_rests(page, lab)
+    cell = page.locator(".jp-Notebook .jp-CodeCell").first
+    cell.locator(".cm-content").click()
+    page.keyboard.press("Shift+Enter")
+
+    picture = cell.locator(".widget-html svg")
+    drawn = set()
+    for _ in range(200):
+        if cell.locator(".jp-InputArea-prompt").inner_text() == "[1]:":
+            break
+        if picture.count():
+            drawn.add(picture.first.inner_html())
+        page.wait_for_timeout(50)
+    assert len(drawn) >= 3  # several pictures before the cell was done
+    expect(cell.locator(".widget-html")).to_contain_text("Loss of each step.")
+    assert problems.external_requests == []
+    assert problems.page_errors == []
+
+
 def test_restart_and_run_all_in_an_untouched_notebook_never_stops(lab: Lab, seen: tuple[Page, Problems]) -> None:
     page, problems = seen
     open_notebook(page, lab, NOTEBOOK)
@@ -267,7 +313,7 @@ def test_restart_and_run_all_in_an_untouched_notebook_never_stops(lab: Lab, seen
         page.get_by_role("button", name="Confirm Kernel Restart").click()
     for cell in cells:
         expect(cell.locator(".jp-InputArea-prompt")).to_have_text(RUN)
-    kernel_rests(page)
+    kernel_rests(page, lab)
 
     checks = sum("check" in cell["metadata"].get("tags", []) for cell in code)
     assert checks >= 10
