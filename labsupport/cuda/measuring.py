@@ -23,6 +23,8 @@ WARM_UP = 3
 SECONDS = 4.0
 ROUNDS = (5, 60)
 SEED = 0
+#: How much faster than a copy bytes can be moved: reading alone is a little faster than reading and writing.
+FASTER_THAN_A_COPY = 1.5
 
 
 def interleave(
@@ -58,7 +60,7 @@ def measure_run(run: Run, bench: Bench, ceilings: dict[str, Any], now: Callable[
     A baseline that does not run here is left out, and the record says why: it must not cost the kernel's own time.
 
     Raises:
-        Mismatch: the result misses the truth; nothing was timed.
+        Mismatch: the result misses the truth, and nothing was timed; or a time is too short to be one.
     """
     prepared = bench.prepare(run, SEED)
     largest, share = prepared.check()
@@ -78,6 +80,13 @@ def measure_run(run: Run, bench: Bench, ceilings: dict[str, Any], now: Callable[
     bench.finish()  # raises where the failure of a baseline has spoilt the device
     once = sum(bench.milliseconds(call) for call in calls.values())
     times = interleave(calls, bench.milliseconds, rounds_for(once))
+    for name, values in times.items():
+        rate = run.traffic / (percentiles(values)["p50"] / 1e3)
+        if rate > FASTER_THAN_A_COPY * ceilings["copy_bytes_per_s"]:
+            raise Mismatch(
+                f"{name} of {run.name} was timed as if it moved {rate / 1e9:.0f} GB/s, which the memory cannot: "
+                "the clock does not see its work"
+            )
     moment = (now or (lambda: datetime.now(UTC)))()
     return validate(
         {

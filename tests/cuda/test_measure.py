@@ -63,6 +63,14 @@ def test_a_baseline_that_does_not_run_is_left_out_and_named():
         measuring.measure_run(run, FakeBench(broken=("kernel",)), CEILINGS)
 
 
+def test_a_time_that_the_memory_cannot_reach_is_no_time():
+    """As where a kernel runs on another stream than the one that the clock sees."""
+    for lengths in ({"kernel": 0.01}, {"eager": 0.01}):
+        with pytest.raises(Mismatch, match=r"of triton-softmax was timed as if it moved 214748 GB/s"):
+            made("triton-softmax", **lengths)
+    assert made("triton-softmax", kernel=0.4).share("copy") == pytest.approx(2 * 2 * 2**29 / 0.4e-3 / 4e12)
+
+
 def test_a_wrong_result_is_not_timed():
     bench = FakeBench(fault="triton-softmax")
     with pytest.raises(Mismatch):
