@@ -57,6 +57,8 @@ def status(family: str = "triton") -> Status:
             missing.append("Triton is not installed")
         elif os.environ.get("TRITON_INTERPRET") == "1":
             missing.append("TRITON_INTERPRET=1 is set, so kernels would be interpreted and not compiled")
+        elif not missing:
+            missing += _triton()
     elif not missing:
         missing += _numba()
     return Status(tuple(missing))
@@ -91,6 +93,16 @@ def _torch() -> list[str]:
     if capability < MIN_CAPABILITY:
         due = ".".join(map(str, MIN_CAPABILITY))
         return [f"the GPU has compute capability {capability[0]}.{capability[1]}, and the kernels need {due}"]
+    return []
+
+
+def _triton() -> list[str]:
+    try:
+        import triton
+    except Exception as error:  # as where it was made for another Python
+        return [f"Triton cannot be loaded ({type(error).__name__}: {str(error)[:300]})"]
+    if not hasattr(triton, "knobs"):
+        return [f"Triton {triton.__version__} is too old, and the kernels need 3.4"]
     return []
 
 

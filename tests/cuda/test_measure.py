@@ -283,6 +283,20 @@ def test_the_device_is_described_with_and_without_nvidia_smi(monkeypatch, tmp_pa
     assert records.validate(validated).data["device"] == told
 
 
+def test_triton_that_is_too_old_or_broken_is_a_reason(monkeypatch):
+    import sys
+    from types import SimpleNamespace
+
+    from labsupport.cuda import device
+
+    monkeypatch.setitem(sys.modules, "triton", SimpleNamespace(__version__="3.2.0"))
+    assert device._triton() == ["Triton 3.2.0 is too old, and the kernels need 3.4"]
+    monkeypatch.setitem(sys.modules, "triton", SimpleNamespace(__version__="3.6.0", knobs=object()))
+    assert device._triton() == []
+    monkeypatch.setitem(sys.modules, "triton", None)
+    assert "Triton cannot be loaded (ModuleNotFoundError" in device._triton()[0]
+
+
 def test_numba_that_cannot_be_loaded_is_a_reason(monkeypatch):
     pytest.importorskip("numba.cuda", reason="numba-cuda is made for Linux")
     from numba import config, cuda
