@@ -43,3 +43,23 @@ def test_every_formula_reads_without_tex(record):
 
 def test_the_search_finds_formulas():
     assert sum(len(formulas(record)) for record in all_exercises()) > 500
+
+
+#: *stress*, which only a solution knows: in a question a single star might be a product.
+STRESS = re.compile(r"(?<![\w*])\*[^*\s](?:[^*\n]*[^*\s])?\*(?![\w*])")
+MARKED = re.compile(r"`[^`\n]+`|\$\$[^$]+\$\$|\$[^$\n]+\$")
+
+
+def stressed(record: Any) -> list[str]:
+    """What stands between single stars in a record's own texts, where a reader would see the stars."""
+    return [star for text in texts(record) for star in STRESS.findall(MARKED.sub("", text))]
+
+
+@pytest.mark.parametrize("record", all_exercises(), ids=lambda record: record.id)
+def test_nothing_is_stressed_by_single_stars(record):
+    assert stressed(record) == []
+
+
+def test_the_search_finds_single_stars():
+    record = dataclasses.replace(all_exercises()[0], prompt="The rate of the *last* output, **not** `a*b` or $a*b*c$.")
+    assert stressed(record) == ["*last*"]

@@ -256,7 +256,7 @@ CAUSAL_ATTENTION = Function(
     ),
     hints=(
         "`K.swapaxes(-1, -2)` transposes the last two axes and leaves batch and heads alone.",
-        "Set forbidden scores to −inf *before* the softmax; `np.tri(S, dtype=bool)` is the triangle that is allowed.",
+        "Set forbidden scores to −inf **before** the softmax; `np.tri(S, dtype=bool)` is the triangle that is allowed.",
         "Subtract the maximum of each row of the masked scores; then exponentials, sum and the product with `V`.",
     ),
     checklist=(9, 18),

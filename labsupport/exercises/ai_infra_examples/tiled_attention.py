@@ -96,7 +96,7 @@ FLASH_FORWARD = Function(
     hints=(
         "Keep three things for each query: the largest score $m$, the sum $\\ell$ and the weighted sum of values $A$.",
         "When a block raises the maximum, what was summed before is too large by $e^{m_{new} - m_{old}}$: multiply "
-        "$\\ell$ *and* $A$ by $e^{m_{old} - m_{new}}$.",
+        "$\\ell$ **and** $A$ by $e^{m_{old} - m_{new}}$.",
         "Start with $m = -\\infty$, $\\ell = 0$, $A = 0$; divide $A$ by $\\ell$ once, at the end.",
     ),
     checklist=(9, 18),

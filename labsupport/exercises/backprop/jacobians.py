@@ -328,7 +328,7 @@ hessian_bytes = Number(
     level="easy",
     prompt=f"A small model has {_N:,} parameters. How many bytes would its full Hessian take in float32? Answer "
     f"with a unit.",
-    hints=("One entry for each *pair* of parameters.", "The number of parameters squared, four bytes each."),
+    hints=("One entry for each **pair** of parameters.", "The number of parameters squared, four bytes each."),
     expected=4 * _N**2,
     unit="B",
     default_unit="B",

@@ -152,7 +152,7 @@ push_of_the_right_class = Number(
     **in_text("7.8"),
     id="push-of-the-right-class",
     title="How hard is the push?",
-    prompt="The right class has a probability of 0.2. What is the gradient of the cross-entropy by *its* logit?",
+    prompt="The right class has a probability of 0.2. What is the gradient of the cross-entropy by **its** logit?",
     hints=("The gradient is $p - y$.", "For the right class $y$ is 1."),
     checklist=(13,),
     expected=round(0.2 - 1, 9),

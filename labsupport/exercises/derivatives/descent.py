@@ -265,7 +265,7 @@ fit_line = Function(
     prompt="Write `fit(x, y, eta, steps)`: gradient descent on the mean squared error of $wx + b$, from $w = b = 0$.",
     contract="`x`, `y`: float64 of shape (N,); `eta`: a float; `steps`: at least 0. Both parameters are updated "
     "from the "
-    "*same* errors in a step. Result: the tuple `(w, b)`.",
+    "**same** errors in a step. Result: the tuple `(w, b)`.",
     hints=(
         "Two partial derivatives: by w, the mean of $2 \\cdot$ error $\\cdot x$; by b, the mean of $2 \\cdot$ error.",
         "Compute the errors once a step, then both gradients, then both updates.",

@@ -161,7 +161,7 @@ chain_backwards = Function(
     level="medium",
     prompt="Stage $k$ of a chain turns its input into its output at rate `rates[k]`. Write `to_the_end(rates)`: "
     "for each "
-    "stage, the rate of the *last* output by that stage's *input*. One sweep, one multiplication a stage.",
+    "stage, the rate of the **last** output by that stage's **input**. One sweep, one multiplication a stage.",
     contract="`rates`: a list of floats, not empty; a rate may be 0 or negative. Result: a list or array of the "
     "same length.",
     hints=(

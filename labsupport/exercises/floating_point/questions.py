@@ -143,7 +143,7 @@ MORE_BITS = Choice(
     **in_text("9.7"),
     id="more-bits-or-not",
     title="Predict: does float64 help?",
-    prompt="The entries of a matrix were *measured* with a relative error of $10^{-6}$, and its condition number is "
+    prompt="The entries of a matrix were **measured** with a relative error of $10^{-6}$, and its condition number is "
     "$10^8$. You solve in float64 instead of float32. Does the answer get useful?",
     hints=(
         "Which error is larger, that of the measurement or that of the format?",
