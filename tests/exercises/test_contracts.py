@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from labsupport import exercises
+from labsupport.cuda.kernels import lessons
+from labsupport.cuda.kernels.lessons import edited
 from labsupport.grading import Function
 from labsupport.grading.judge import judge
 
@@ -118,3 +120,14 @@ def test_a_plausible_wrong_answer_fails(exercise: str, answer: Any) -> None:
 def test_a_way_of_looking_at_all_logits_passes() -> None:
     for differ in (lambda a, b: (a != b).any(axis=(0, 2)), lambda a, b: np.abs(a - b).max(axis=2).max(axis=0) > 0):
         assert judge(exercises.get("causal-probe"), probe(differ), 0).state == "pass"
+
+
+@pytest.mark.parametrize(
+    ("exercise", "kernel", "edit"),
+    [
+        ("kernel-online-softmax", lessons.online_softmax, ("l = l * math.exp(m - higher)", "l = math.exp(m - higher)")),
+        ("kernel-softmax-row", lessons.softmax_row, ("range(t, x.shape[1], ROW_THREADS)", "range(t, x.shape[1], 65)")),
+    ],
+)
+def test_a_kernel_that_is_right_for_short_rows_only_fails(exercise: str, kernel: Any, edit: tuple[str, str]) -> None:
+    assert judge(exercises.get(exercise), edited(kernel, edit), 0).state == "fail"

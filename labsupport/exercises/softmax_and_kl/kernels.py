@@ -25,9 +25,11 @@ def _kernel_rows(rng: np.random.Generator) -> list[KernelCase]:
     levels = rng.normal(0, 3, (3, 64)) + np.array([[200], [-1000], [0]])
     alone = np.full((4, 64), -np.inf)  # one finite logit a row, in every part of a warp; the last far below all others
     alone[range(4), [3, 20, 36, 60]] = 5, -5, 80, -1e35
+    long = rng.normal(size=(2, 200))  # three or four columns of like size a thread; one far above all where turns meet
+    long[1, 64] = 150
     cases = []
     for rows in (
-        rng.normal(0, 3, (2, 100)), levels, masked, alone, rng.normal(size=(2, 1)), rng.normal(200, 40, (1, 65))
+        rng.normal(0, 3, (2, 100)), levels, masked, alone, rng.normal(size=(2, 1)), rng.normal(200, 40, (1, 65)), long
     ):  # fmt: skip
         x = rows.astype(np.float32)
         truth = ops.softmax(x.astype(np.float64))
