@@ -314,3 +314,25 @@ def three_axes(cube):
     t = cuda.threadIdx
     if i < cube.shape[0] and j < cube.shape[1] and k < cube.shape[2]:
         cube[i, j, k] += t.x + 10 * t.y + 100 * t.z
+
+
+def scales_by_a_shared_integer(x):
+    s = cuda.shared.array(32, int32)
+    t = cuda.threadIdx.x
+    s[t] = t
+    x[t] = x[t] * s[t]
+
+
+@cuda.jit(device=True)
+def scaled(factor, value):
+    return factor * value
+
+
+def scales_by_a_lane(x):
+    t = cuda.threadIdx.x
+    x[t] = scaled(t, x[t])
+
+
+def scales_by_a_float(x):
+    t = cuda.threadIdx.x
+    x[t] = scaled(float32(t), x[t])

@@ -129,6 +129,50 @@ def warp_sum_beyond_the_warp(x):
     x[t] = s[0]
 
 
+@cuda.jit(device=True)
+def reversed_in_shared(value):
+    s = cuda.shared.array(32, float32)
+    t = cuda.threadIdx.x
+    s[t] = value
+    cuda.syncthreads()
+    return s[31 - t]
+
+
+def device_function_uses_its_array_twice(x):
+    t = cuda.threadIdx.x
+    x[t] = reversed_in_shared(x[t]) + reversed_in_shared(-x[t])
+
+
+@cuda.jit(device=True)
+def put_first(s, value):
+    s[0] = value
+    return value
+
+
+def array_without_a_name(x):
+    x[cuda.threadIdx.x] = put_first(cuda.shared.array(32, float32), x[cuda.threadIdx.x])
+
+
+@cuda.jit(device=True)
+def put_in_own(value):
+    s = cuda.shared.array(32, float32)
+    s[0] = value
+    return value
+
+
+def two_arrays_of_one_name(x):
+    s = cuda.shared.array(32, float32)
+    t = cuda.threadIdx.x
+    s[t] = x[t]
+    x[t] = s[t] + put_in_own(x[t])
+
+
+def arrays_named_in_a_tuple(x):
+    sA, sB = cuda.shared.array(32, float32), cuda.shared.array(32, float32)
+    t = cuda.threadIdx.x
+    sA[t] = sB[0] = x[t]
+
+
 # -- barriers -------------------------------------------------------------------------------
 
 

@@ -172,6 +172,10 @@ WRONG = {
     wrong.double_buffer_one_barrier_short: ((V, V), 1, 32, [X64, Y64], RACE, r"on a\[\d+\] \(shared", 0),
     wrong.plain_read_of_what_others_add_to: ((V, V), 1, 64, [X64, ONE], RACE, r"out\[0\].*atomically", 0),
     wrong.warp_sum_beyond_the_warp: ((V,), 1, 64, [X64], RACE, r"on s\[\d+\]", 0),
+    wrong.device_function_uses_its_array_twice: ((V,), 1, 32, [X64], RACE, r"on s\[\d+\] \(shared", 0),
+    wrong.array_without_a_name: ((V,), 1, 32, [X64], RACE, r"on array_\d+\[0\] \(shared", 0),
+    wrong.two_arrays_of_one_name: ((V,), 1, 32, [X64], RACE, r"on s_\d+\[0\] \(shared", 0),
+    wrong.arrays_named_in_a_tuple: ((V,), 1, 32, [X64], RACE, r"on sB\[0\] \(shared", 0),
     wrong.barrier_in_a_loop_of_uneven_length: ((V,), 1, 32, [X64], BARRIER, "16 of 32 threads wait", 0),
     wrong.two_barriers_in_one_line: ((V,), 1, 64, [X64], BARRIER, r"both in line \d+, reached by different calls", 0),
     wrong.barrier_by_two_calls: ((V,), 1, 64, [X64], BARRIER, r"both in line \d+, reached by different calls", 0),
@@ -249,6 +253,9 @@ FAULTS = {
 }
 
 
+SCALED = {right.scales_by_a_shared_integer, right.scales_by_a_lane, right.scales_by_a_float}
+
+
 def has_its_place(error):
     text = str(error)
     return error.line and (f"line {error.line}" in text or f"Line {error.line}" in text)
@@ -317,7 +324,17 @@ def test_every_kernel_of_the_dialect_is_tested():
             if getattr(value, "__module__", "") == module.__name__ and hasattr(value, "__code__")
         }  # fmt: skip
 
-    assert kernels(right) - {right.make_closure} == set(RIGHT)
+    assert kernels(right) - {right.make_closure} - SCALED == set(RIGHT)
     assert kernels(wrong) == {
         *WRONG, *BOTH_REFUSE, *SIMULATOR_REFUSES, *FAULTS, wrong.element_from_the_end,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kernel", "wide"),
+    [(right.scales_by_a_shared_integer, True), (right.scales_by_a_lane, True), (right.scales_by_a_float, False)],
+)
+def test_a_float64_by_way_of_shared_memory_or_a_device_function_is_seen(kernel, wide):
+    assert bool(launch(kernel, 1, 32, X.copy()).float64_lines) == wide
+    text = numba_backend().compile_llvm(kernel, V)
+    assert bool(re.search(r"= fmul double", text)) == wide

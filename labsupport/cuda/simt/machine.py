@@ -752,7 +752,7 @@ class Machine:
             )  # fmt: skip
         name = declared.name
         if any(array.name == name for array in self.shared.values()):  # a kernel and its device function may agree
-            name = f"{name} of line {declared.line}"
+            name = f"{name}_{declared.line}"
         array = self._new_array(name, SHARED, shape, dtype, [None] * math.prod(shape))
         self.shared[place] = array
         if dynamic:
