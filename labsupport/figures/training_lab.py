@@ -120,7 +120,7 @@ class LossCurve:
                 alt=f"The training loss falls from {self.losses[0]:.2f} to {self.losses[-1]:.2f} nats in "
                 f"{len(self.losses)} steps; for comparison: {lines}.",
                 caption="Loss of each step. It crosses the guess without a model at once, the best guess from one "
-                "token soon after, and cannot cross the entropy of the language.",
+                "token soon after, and then stays near the entropy of the language: only an easy batch lies below.",
             )
 
     def __enter__(self) -> Self:

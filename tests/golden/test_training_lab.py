@@ -90,6 +90,9 @@ def test_the_model_knows_sentences_that_it_has_never_read(printed: str) -> None:
     paid = [number(printed, name + r" +\d+ sentences, ([\d.]+) nats above") for name in ("never read", "^read")]
     assert paid == [0.31, 0.16]
     assert round(math.exp(-paid[0]), 2) == 0.73
+    floor = number(printed, r"^floor ([\d.]+) nats a token")
+    assert 0 < number(printed, r"batches below the entropy: (\d+),") < 240 / 20
+    assert 0.95 * floor < number(printed, r"below the entropy: \d+, the lowest ([\d.]+)") < floor
 
 
 def test_everything_the_chapter_compares_comes_out(printed: str) -> None:
