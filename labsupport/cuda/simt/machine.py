@@ -20,6 +20,7 @@ import numpy as np
 try:
     from greenlet import getcurrent, greenlet
 except ModuleNotFoundError:  # a machine that only measures compiles the same kernels without it
+    greenlet = Any
 
     def getcurrent() -> Any:
         """Say what is missing, once something is to be simulated."""
