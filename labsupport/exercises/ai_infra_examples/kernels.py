@@ -234,6 +234,7 @@ def _cases(rng: np.random.Generator) -> list[KernelCase]:
         ("scores of some hundreds, rising and falling", 1, 1, 3, 12, False),
         ("causal", 1, 1, 10, 10, True),
         ("causal, more queries than keys", 1, 1, 17, 3, True),
+        ("causal, a last tile that only later queries may read", 1, 1, 5, 11, True),
         ("causal, fewer queries than keys, one head of keys for all", 3, 1, 3, 12, True),
         ("causal, six query heads on three heads of keys", 6, 3, 2, 5, True),
     )
