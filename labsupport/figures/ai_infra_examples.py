@@ -145,7 +145,7 @@ def score_memory() -> Explorable:
     lengths = np.array([512, 1024, 2048, 4096, 8192, 16384, 32768])
 
     def draw(S: int, N_h: int) -> Any:
-        fig, ax = style.new(6.4, 3.5)
+        fig, ax = style.new(5.2, 3.5)
         scores = np.array([score_bytes(1, N_h, int(s)) for s in lengths]) / 2**30
         queries = lengths * N_h * 128 * 2 / 2**30
         ax.loglog(lengths, scores, "o-", color=ORANGE, markersize=4, base=2)
@@ -187,7 +187,7 @@ def softmax_saturates() -> Explorable:
         return softmax(z), softmax(z / np.sqrt(D_h))
 
     def draw(D_h: int) -> Any:
-        fig, axes = style.new(6.4, 3.3, 1, 2, sharey=True)
+        fig, axes = style.new(5.2, 3.3, 1, 2, sharey=True)
         titles = ("without the scale", "divided by √D_h")
         for ax, p, title, color in zip(axes, weights(D_h), titles, (ORANGE, BLUE), strict=True):
             ax.bar(range(keys), p, color=color)
@@ -279,7 +279,7 @@ def _tile_picture(queries: int, keys: int, visited: list[tuple[int, int]], now: 
 
 def tile_traffic() -> Figure:
     """Traffic of tiled attention over that of the explicit form, by number of queries in a block."""
-    fig, ax = style.new(6.4, 3.4)
+    fig, ax = style.new(5.2, 3.4)
     sizes = np.array([1, 4, 16, 64, 128, 256, 1024])
     for D_h, marker in ((64, "o-"), (128, "s--")):
         explicit = traffic(4096, 4096, D_h).total
@@ -460,7 +460,7 @@ def lora_share() -> Explorable:
         return lora_cost(d, d, r).ratio
 
     def draw(r: int) -> Any:
-        fig, ax = style.new(6.4, 2.6)
+        fig, ax = style.new(5.2, 2.6)
         values = [100 * share(r, d) for d in widths]
         ax.barh([str(d) for d in widths], values, color=BLUE)
         for place, value in enumerate(values):
@@ -493,7 +493,7 @@ def training_memory() -> Explorable:
         return [value.GiB for value in held]
 
     def draw(model: str, S: int, layers: str) -> Any:
-        fig, ax = style.new(6.4, 3.2)
+        fig, ax = style.new(5.2, 3.2)
         values = parts(model, S, layers)
         ax.barh(names[::-1], values[::-1], color=[ORANGE, PURPLE, GREEN, BLUE, BLUE])
         limit = 90 if model == "Llama 3 8B" else 6

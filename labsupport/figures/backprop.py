@@ -48,7 +48,7 @@ def activations() -> Explorable:
     def draw(function: str, x: float) -> Any:
         f, slope = ACTIVATIONS[function]
         grid = np.linspace(-4, 4, 81)
-        fig, ax = style.new(6.4, 3.8)
+        fig, ax = style.new(5.2, 3.8)
         ax.plot(grid, f(grid), label="f")
         ax.plot(grid, slope(grid), label="its derivative")
         y, rate = at(function, x)
@@ -86,7 +86,7 @@ def chain_flops(sizes: tuple[int, ...], reverse: bool) -> int:
 def mode_cost() -> Figure:
     """FLOPs of the full Jacobian in both modes, for a chain 1000 → 1000 → 1000 → outputs."""
     outputs = np.array([1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000])
-    fig, ax = style.new(6.4, 3.6)
+    fig, ax = style.new(5.2, 3.6)
     for reverse, label in ((False, "forward mode"), (True, "reverse mode")):
         ax.loglog(outputs, [chain_flops((1000, 1000, 1000, int(m)), reverse) for m in outputs], label=label)
     ax.minorticks_off()
@@ -308,7 +308,7 @@ def error_curve() -> Explorable:
     kinds = {"float64": np.float64, "float32": np.float32}
 
     def draw(dtype: str) -> Any:
-        fig, ax = style.new(6.4, 4.2)
+        fig, ax = style.new(5.2, 4.2)
         for central, name, color, marker in ((False, "one-sided", BLUE, "o"), (True, "central", ORANGE, "s")):
             curve = difference_errors(kinds[dtype], central)
             ax.loglog(curve.step, curve.error, marker=marker, markersize=3.5, color=color, label=name)

@@ -79,7 +79,7 @@ def one_step() -> Explorable:
 
     def draw(eta: float) -> Any:
         new = w - eta * slope
-        fig, ax = style.new(6.4, 3.6)
+        fig, ax = style.new(5.2, 3.6)
         grid = np.linspace(-0.6, 3.0, 150)
         ax.plot(grid, loss(grid), color=BLUE, linestyle="-", label="loss")
         ax.plot(grid, loss(w) + slope * (grid - w), color=ORANGE, linestyle="--", label="tangent, slope 12")
@@ -122,7 +122,7 @@ def one_step() -> Explorable:
 def dlogits_bars() -> Figure:
     """The gradient of the loss by the seven logits."""
     dz = dlogits()
-    fig, ax = style.new(6.4, 3.4)
+    fig, ax = style.new(5.2, 3.4)
     ax.bar(
         range(7),
         dz,
@@ -231,7 +231,7 @@ def gradient_norms() -> Explorable:
 
     def draw(case: str) -> Any:
         norms = layer_norms(case)
-        fig, ax = style.new(6.4, 3.6)
+        fig, ax = style.new(5.2, 3.6)
         for place, (part, color, hatch) in enumerate(zip(PARTS, (BLUE, GREEN, ORANGE), ("", "///", "xx"), strict=True)):
             x = np.arange(DEPTH) + 0.27 * (place - 1)
             ax.bar(x, norms[part], width=0.25, color=color, hatch=hatch, label=part)
@@ -278,7 +278,7 @@ def saved_by_depth() -> Figure:
         for checkpoint, found in sizes.items():
             model = torch_twin.module(config, weights, checkpoint=checkpoint)
             found.append(training_step(model, ids[:, :-1], ids[:, 1:]).saved_bytes)
-    fig, ax = style.new(6.4, 3.2)
+    fig, ax = style.new(5.2, 3.2)
     for checkpoint, label, color, marker in (
         (False, "everything saved", BLUE, "o"),
         (True, "layer inputs only", ORANGE, "s"),
@@ -309,7 +309,7 @@ def wrong_mean() -> Explorable:
 
     def draw(tokens: int) -> Any:
         right, wrong = values(tokens)
-        fig, ax = style.new(6.4, 2.6)
+        fig, ax = style.new(5.2, 2.6)
         ax.bar(range(4), [first, second, right, wrong], color=[BLUE, BLUE, GREEN, RED], hatch=["", "", "", "///"])
         for i, value in enumerate((first, second, right, wrong)):
             ax.text(i, value + 0.1, f"{value:.2f}", ha="center")
@@ -370,7 +370,7 @@ def watched_run(steps: int = 40) -> tuple[list[float], list[float], list[int]]:
 def watch() -> Figure:
     """Loss and gradient norm per step, with the spike of one odd batch."""
     losses, norms, skipped = watched_run()
-    fig, axes = style.new(6.4, 4.0, 2, 1, sharex=True)
+    fig, axes = style.new(5.2, 4.0, 2, 1, sharex=True)
     for ax, values, label, color in zip(axes, (losses, norms), ("loss", "gradient norm"), (BLUE, ORANGE), strict=True):
         ax.plot(range(len(values)), values, color=color, linestyle="-")
         ax.plot(skipped, [values[step] for step in skipped], "o", color=RED)

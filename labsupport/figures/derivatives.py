@@ -29,7 +29,7 @@ def secant() -> Explorable:
         return ((3 + step) ** 2 - 9) / step
 
     def draw(step: float) -> Any:
-        fig, ax = style.new(6.4, 3.8)
+        fig, ax = style.new(5.2, 3.8)
         grid = np.linspace(1.5, 5, 60)
         ax.plot(grid, grid**2, color=BLUE, linestyle="-", label="$x^2$")
         ax.plot([1.5, 5], [9 - 1.5 * 6, 9 + 2 * 6], color=GREY, linestyle="--", label="tangent, slope 6")
@@ -88,7 +88,7 @@ def steepest() -> Explorable:
         return round(4 * math.cos(a) + 3 * math.sin(a), 2) + 0.0
 
     def draw(angle: float) -> Any:
-        fig, ax = style.new(6.4, 4.2)
+        fig, ax = style.new(5.2, 4.2)
         grid = np.linspace(0, 4, 60)
         for level in range(1, 23, 3):
             line = (level - grid**2) / 3
@@ -153,7 +153,7 @@ def descent() -> Explorable:
     def draw(eta: float, step: int) -> Any:
         weights = path(eta, step)
         losses = [(w * X - T) ** 2 for w in weights]
-        fig, ax = style.new(6.4, 4.2)
+        fig, ax = style.new(5.2, 4.2)
         grid = np.linspace(1, 9, 100)
         ax.plot(grid, (grid * X - T) ** 2, color=BLUE, linestyle="-")
         now, loss = weights[-1], losses[-1]
@@ -194,7 +194,7 @@ def descent() -> Explorable:
 
 def penalties() -> Figure:
     """What a probability p of the right token costs: 1 − p and −log p."""
-    fig, ax = style.new(6.4, 3.4)
+    fig, ax = style.new(5.2, 3.4)
     p = np.geomspace(1e-3, 1, 150)
     ax.plot(p, -np.log(p), label="$-\\log p$")
     ax.plot(p, 1 - p, label="$1 - p$")

@@ -37,7 +37,7 @@ def spacing() -> Explorable:
     exponents = np.arange(-26, 22)
 
     def draw(x: float) -> Any:
-        fig, ax = style.new(6.4, 4.2)
+        fig, ax = style.new(5.2, 4.2)
         for fmt, color in SHOWN.items():
             gap = np.asarray(fmt.ulp(2.0**exponents))
             ax.step(exponents, np.log2(gap), where="post", color=color, label=fmt.name)
@@ -68,7 +68,7 @@ def spacing() -> Explorable:
 
 def range_and_precision() -> Figure:
     """Range as a bar from the smallest to the largest number, precision as decimal digits beside it."""
-    fig, ax = style.new(6.4, 3.6)
+    fig, ax = style.new(5.2, 3.6)
     for row, fmt in enumerate(FORMATS[::-1]):
         low, normal, high = (np.log10(v) for v in (fmt.min_subnormal, fmt.min_normal, fmt.max))
         ax.barh(row, high - normal, left=normal, color=BLUE, height=0.55)
@@ -101,7 +101,7 @@ def master_weights() -> Explorable:
 
     def draw(update: float) -> Any:
         plain, master = _weights(update, 200)
-        fig, ax = style.new(6.4, 3.6)
+        fig, ax = style.new(5.2, 3.6)
         ax.step(range(201), master, where="post", color=BLUE, label="FP32 master, BF16 copy")
         ax.plot(range(201), plain, color=RED, label="BF16 weight alone")
         ax.plot([0, 200], [1, 1 + 200 * update], color=GREY, linestyle=":", label="exact")
@@ -188,7 +188,7 @@ def sum_race() -> Explorable:
 
     def draw(format: str, order: str) -> Any:
         fmt, row = BY_NAME[format], ORDERS.index(order)
-        fig, ax = style.new(6.4, 4.4)
+        fig, ax = style.new(5.2, 4.4)
         for (key, _), color, mark in zip(SUMS.items(), (RED, BLUE, GREEN, PURPLE), "osD^", strict=True):
             errors = [race(format, n)[key][row] for n in LENGTHS]
             bounds = [error_bound(key, n, fmt.eps / 2) for n in LENGTHS]
@@ -200,7 +200,7 @@ def sum_race() -> Explorable:
         ax.minorticks_off()
         ax.set_xlabel("number of terms")
         ax.set_ylabel("error / sum of magnitudes")
-        ax.legend(loc="lower center", ncols=4)
+        ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2)
         return fig
 
     def alt(format: str, order: str) -> str:
@@ -245,7 +245,7 @@ def variance_race() -> Explorable:
 
     def draw(dtype: str) -> Any:
         powers = range(0, 7) if dtype == "float32" else range(0, 14)
-        fig, ax = style.new(6.4, 4.0)
+        fig, ax = style.new(5.2, 4.0)
         for name, color, mark in zip(VARIANCES, (RED, BLUE, GREEN, PURPLE), "osD^", strict=True):
             errors = [max(variance_errors(dtype, k)[name], 1e-17) for k in powers]
             ax.semilogy(powers, errors, mark + "-", color=color, label=name, markersize=6)
@@ -331,7 +331,7 @@ def hilbert_sensitivity() -> Explorable:
     def draw(dtype: str) -> Any:
         sizes = range(2, 13)
         u = float(np.finfo(dtype).eps) / 2
-        fig, ax = style.new(6.4, 3.8)
+        fig, ax = style.new(5.2, 3.8)
         ax.semilogy(sizes, [hilbert_condition(n) * u for n in sizes], "--", color=GREY, label="κ·u")
         ax.semilogy(sizes, [hilbert_error(n, dtype) for n in sizes], "o-", color=BLUE, label="change of x")
         ax.axhline(1, color="k", linewidth=1)
@@ -378,7 +378,7 @@ def accumulators() -> Explorable:
     depths = (16, 64, 256, 1024, 4096)
 
     def draw(data: str) -> Any:
-        fig, ax = style.new(6.4, 3.8)
+        fig, ax = style.new(5.2, 3.8)
         for name, color, mark in (("BF16", GREEN, "D"), ("FP16", ORANGE, "s"), ("FP32", BLUE, "o")):
             errors = [product_error(data, name, K) for K in depths]
             ax.loglog(depths, errors, mark + "-", color=color, label=f"{name} accumulator")
@@ -389,7 +389,7 @@ def accumulators() -> Explorable:
         ax.minorticks_off()
         ax.set_xlabel("K, the depth of the product")
         ax.set_ylabel("largest error / sum of |a·b|")
-        ax.legend(loc="upper left", ncols=2)
+        ax.legend(loc="upper left")
         return fig
 
     def alt(data: str) -> str:
@@ -429,7 +429,7 @@ def loss_scale() -> Explorable:
     low, high = np.log2(FP16.min_subnormal) - 1, np.log2(FP16.max)
 
     def draw(power: int) -> Any:
-        fig, ax = style.new(6.4, 3.6)
+        fig, ax = style.new(5.2, 3.6)
         sizes = np.log2(np.abs(gradients())) + power
         counts, edges = np.histogram(sizes, bins=np.arange(-64, 65, 2))
         ax.bar(edges[:-1], counts / counts.sum(), width=2, align="edge", color=BLUE)

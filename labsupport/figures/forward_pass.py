@@ -163,7 +163,7 @@ def layer_walk() -> Displayable:
 def logits_bars() -> Figure:
     """The seven logits of the worked example, with both names below each bar."""
     z = H @ U
-    fig, ax = style.new(6.4, 3.4)
+    fig, ax = style.new(5.2, 3.4)
     colors = [GREEN if i == ANSWER else BLUE for i in range(len(z))]
     ax.bar(range(len(z)), z, color=colors, hatch=["///" if i == ANSWER else "" for i in range(len(z))])
     for i, value in enumerate(z):
@@ -322,7 +322,7 @@ def parameter_budget() -> Explorable:
     def draw(d: int, L: int, n: int) -> Any:
         parts = sizes(d, L, n)
         total = sum(parts.values())
-        fig, ax = style.new(6.4, 2.8)
+        fig, ax = style.new(5.2, 2.8)
         colors = (ORANGE, BLUE, GREEN, PURPLE)
         for row, (count, color) in enumerate(zip(parts.values(), colors, strict=True)):
             ax.barh(row, count / total, color=color)
@@ -364,7 +364,7 @@ def profile_recorded() -> Figure:
     """p50, p95 and p99 of each part of a layer, from the record."""
     record = recorded()
     parts: Mapping[str, Sequence[float]] = record["percentiles_us"]
-    fig, ax = style.new(6.4, 3.6)
+    fig, ax = style.new(5.2, 3.6)
     for row, (_, (p50, p95, p99)) in enumerate(parts.items()):
         ax.plot([p50, p99], [row, row], color=GREY, linewidth=1, linestyle="-")
         for value, marker, color in ((p50, "o", BLUE), (p95, "s", ORANGE), (p99, "D", RED)):

@@ -39,7 +39,7 @@ def batch_variance() -> Figure:
     rng = np.random.default_rng(0)
     sizes = 2 ** np.arange(0, 11, 2)
     measured = [each[rng.integers(len(each), size=(2000, B))].mean(1).var(0).sum() for B in sizes]
-    fig, ax = style.new(6.4, 3.4)
+    fig, ax = style.new(5.2, 3.4)
     ax.loglog(sizes, each.var(0).sum() / sizes, label="variance of one gradient / B")
     ax.loglog(sizes, measured, "o", color=ORANGE, markersize=8, label="measured, 2000 batches")
     ax.set_xticks(sizes, [str(B) for B in sizes])
@@ -80,7 +80,7 @@ def sgd_path() -> Explorable:
 
     def draw(B: int) -> Any:
         w = path(B)
-        fig, ax = style.new(6.4, 4.2)
+        fig, ax = style.new(5.2, 4.2)
         ax.contour(u, v, excess, levels=[0.05, 0.3, 1, 2.5, 5], colors=[GREY], linewidths=1)
         ax.plot(w[:, 0], w[:, 1], "o-", color=BLUE, markersize=4, linewidth=1.2)
         ax.plot(*best, "*", color=RED, markersize=14)
@@ -132,7 +132,7 @@ def momentum_path() -> Explorable:
 
     def draw(beta: float) -> Any:
         w = ravine_path(beta)
-        fig, ax = style.new(6.4, 3.4)
+        fig, ax = style.new(5.2, 3.4)
         ax.contour(grid_x, grid_y, loss, levels=[1, 5, 15, 40, 80], colors=[GREY], linewidths=1)
         ax.plot(w[:, 0], w[:, 1], "o-", color=BLUE, markersize=3, linewidth=1)
         ax.plot(0, 0, "*", color=RED, markersize=14)
@@ -165,7 +165,7 @@ def adam_start() -> Explorable:
         return (1 - 0.9**t) / np.sqrt(1 - beta2**t)
 
     def draw(beta2: float) -> Any:
-        fig, ax = style.new(6.4, 3.4)
+        fig, ax = style.new(5.2, 3.4)
         ax.plot(t, raw(beta2), label="without bias correction")
         ax.plot(t, np.ones(len(t)), label="with it")
         ax.set_xscale("log")
@@ -204,7 +204,7 @@ def zero_bytes() -> Explorable:
         return [getattr(memory, part) / count for part, _ in parts]
 
     def draw(ranks: int) -> Any:
-        fig, ax = style.new(6.4, 3.4)
+        fig, ax = style.new(5.2, 3.4)
         for stage in range(4):
             left = 0.0
             for size, (_, color), name in zip(held(ranks, stage), parts, names, strict=True):
@@ -243,7 +243,7 @@ def chain_product() -> Explorable:
     least = 2.0**-25  # half of the smallest float16: what is no larger rounds to 0
 
     def draw(factor: float) -> Any:
-        fig, ax = style.new(6.4, 3.4)
+        fig, ax = style.new(5.2, 3.4)
         ax.semilogy(layers, factor ** layers.astype(float), color=BLUE)
         ax.axhline(least, color=RED, linestyle="--")
         ax.text(2, least * 2, "float16: 0 from here down", color=RED, va="bottom")
@@ -288,7 +288,7 @@ def residual_depth() -> Explorable:
     """Size of the gradient at every layer, for four kinds of stack and several depths."""
 
     def draw(depth: int) -> Any:
-        fig, ax = style.new(6.4, 3.8)
+        fig, ax = style.new(5.2, 3.8)
         for (name, color, _), dash in zip(STACKS, style.DASHES, strict=False):
             ax.semilogy(residual_profile(name, depth).gradients, color=color, linestyle=dash, label=name)
         ax.set_xlim(0, 100)
@@ -331,7 +331,7 @@ def init_layers() -> Explorable:
 
     def draw(activation: str, gain: float) -> Any:
         profile = init_profile(activation, gain)
-        fig, ax = style.new(6.4, 3.6)
+        fig, ax = style.new(5.2, 3.6)
         ax.semilogy(np.maximum(profile.signals, 1e-30), color=BLUE, label="signal, forward")
         ax.semilogy(np.maximum(profile.gradients, 1e-30), color=ORANGE, label="gradient, backward")
         ax.set_xlim(0, 50)
@@ -368,7 +368,7 @@ def init_histograms() -> Explorable:
 
     def draw(gain: float) -> Any:
         outputs = init_profile("tanh", gain).outputs
-        fig, axes = style.new(6.4, 3.0, 1, 3, sharey=True)
+        fig, axes = style.new(5.2, 3.0, 1, 3, sharey=True)
         for ax, layer in zip(axes, (1, 10, 50), strict=True):
             share, _ = np.histogram(outputs[layer], bins=edges)
             ax.bar(edges[:-1], share / outputs[layer].size, width=edges[1] - edges[0], align="edge", color=BLUE)
@@ -435,7 +435,7 @@ def norm_traffic() -> Figure:
         ("LayerNorm, fused", layer_norm_fused(x, gamma, beta)[1]),
         ("RMSNorm, fused", rms_norm_fused(x, gamma)[1]),
     )
-    fig, ax = style.new(6.4, 3.2)
+    fig, ax = style.new(5.2, 3.2)
     for place, (_, launches) in enumerate(rows):
         left = 0.0
         for kernel in launches:
@@ -448,7 +448,7 @@ def norm_traffic() -> Figure:
     ax.barh([9], [1], color=BLUE, label="read")
     ax.barh([9], [1], color=ORANGE, hatch="///", label="written")
     ax.set_ylim(3.6, -0.6)
-    ax.set_xlim(0, 14)
+    ax.set_xlim(0, 15)
     ax.set_yticks(range(4), [name for name, _ in rows])
     ax.set_xlabel("elements moved, per element of x")
     ax.legend(loc="lower right")
@@ -475,7 +475,7 @@ def clip_direction() -> Explorable:
         return float(np.degrees(np.arctan2(v[1], v[0])))
 
     def draw(c: float) -> Any:
-        fig, ax = style.new(6.4, 3.4)
+        fig, ax = style.new(5.2, 3.4)
         ring = np.linspace(0, np.pi / 2, 60)
         ax.plot(c * np.cos(ring), c * np.sin(ring), color=GREY, linestyle=":")
         ax.plot([c, c], [0, c], color=GREY, linestyle=":")

@@ -56,7 +56,7 @@ def temperature() -> Explorable:
 
     def draw(T: float) -> Any:
         p = softmax(LOGITS, temperature=T)
-        fig, ax = style.new(6.4, 3.4)
+        fig, ax = style.new(5.2, 3.4)
         ax.bar(range(5), p, color=BLUE)
         _label_bars(ax, p)
         ax.set_ylim(0, 1.12)
@@ -91,7 +91,7 @@ def exp_overflow() -> Explorable:
         return z <= float(np.log(np.finfo(dtype).max.astype(np.longdouble)))
 
     def draw(z: float) -> Any:
-        fig, ax = style.new(6.4, 3.8)
+        fig, ax = style.new(5.2, 3.8)
         grid = np.array([2.0, 2000.0])
         ax.loglog(grid, grid * np.log10(np.e), color="k", linestyle="-")
         for name, dtype, color in dtypes:
@@ -128,7 +128,7 @@ def exp_overflow() -> Explorable:
 
 def loss_curve() -> Figure:
     """Cross-entropy of a one-hot target, −log p, with the four values of section 5.5."""
-    fig, ax = style.new(6.4, 3.4)
+    fig, ax = style.new(5.2, 3.4)
     p = np.geomspace(1e-3, 1, 200)
     ax.plot(p, -np.log(p), color=BLUE)
     for value, dx in ((0.999, -0.16), (0.665, -0.02), (0.5, -0.02), (0.001, 0.04)):
@@ -156,7 +156,7 @@ def kl_two_ways() -> Explorable:
 
     def draw(centre: float, width: float) -> Any:
         forward, backward = both(centre, width)
-        fig, ax = style.new(6.4, 3.6)
+        fig, ax = style.new(5.2, 3.6)
         ax.bar(BINS, TWO_HUMPS, color=GREY, width=0.9, label="p, the data")
         ax.plot(BINS, bell(centre, width), "o-", color=BLUE, markersize=4, label="q, the model")
         ax.set_ylim(0, 0.4)
@@ -190,7 +190,7 @@ def kl_two_ways() -> Explorable:
 
 def _kept(rule: Any, title: Any) -> Any:
     """Two bar charts, sure and unsure model, with the kept tokens in blue and their number above."""
-    fig, axes = style.new(6.4, 3.2, 1, 2, sharey=True)
+    fig, axes = style.new(5.2, 3.2, 1, 2, sharey=True)
     for ax, name, p in zip(axes, ("a sure model", "an unsure model"), (SURE, UNSURE), strict=True):
         keep = np.isfinite(rule(np.log(p)))
         ax.bar(np.flatnonzero(keep), p[keep], color=BLUE, label="kept")
@@ -261,7 +261,7 @@ def merge_by_split() -> Explorable:
 
     def draw(cut: int) -> Any:
         a, b, merged = states(cut)
-        fig, ax = style.new(6.4, 3.6)
+        fig, ax = style.new(5.2, 3.6)
         place = np.arange(ROW.size)
         ax.bar(place[:cut], ROW[:cut], color=BLUE)
         ax.bar(place[cut:], ROW[cut:], color=ORANGE, hatch="///")

@@ -106,10 +106,10 @@ def context() -> Iterator[None]:
         _HELD.reset(token)
 
 
-def new(width: float = 6.4, height: float = 3.6, nrows: int = 1, ncols: int = 1, **subplots: Any) -> tuple[Figure, Any]:
+def new(width: float = 5.2, height: float = 3.6, nrows: int = 1, ncols: int = 1, **subplots: Any) -> tuple[Figure, Any]:
     """Return `(fig, ax)`, or `(fig, axes)` for several panels, in the book's style.
 
-    `width` and `height` are inches of 72 units; keep the width at or below 6.4 so that text stays
+    `width` and `height` are inches of 72 units; keep the width at or below 5.2 so that text stays
     readable on a phone. Other keywords go to `Figure.subplots` (`sharex`, `width_ratios`, ...).
     The figure is not registered with pyplot, so nothing has to be closed.
     """

@@ -165,6 +165,7 @@ def cells(
     if outside:
         raise ValueError(f"highlight {outside[0]} lies outside a grid of {len(grid)} × {lengths[0]} cells")
     wide = size if width is None else width
+    label_font = max(font - 2, min(font, 11))  # below 11, a phone shows less than 10 pixels
     parts: list[str] = []
     for r, row in enumerate(grid):
         for c, value in enumerate(row):
@@ -174,10 +175,10 @@ def cells(
             if str(value):
                 parts.append(text(left + wide / 2, top + size / 2, str(value), size=font, bold=paint is not None))
     parts += [
-        text(x + (c + 0.5) * wide, y - 9, str(label), size=font - 2, color="grey") for c, label in enumerate(cols)
+        text(x + (c + 0.5) * wide, y - 9, str(label), size=label_font, color="grey") for c, label in enumerate(cols)
     ]
     parts += [
-        text(x - 6, y + (r + 0.5) * size, str(label), size=font - 2, anchor="end", color="grey")
+        text(x - 6, y + (r + 0.5) * size, str(label), size=label_font, anchor="end", color="grey")
         for r, label in enumerate(rows)
     ]
     if title:

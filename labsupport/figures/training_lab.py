@@ -28,14 +28,14 @@ EVERY = 10
 def shifted_labels(texts: Sequence[str]) -> Figure:
     """One block of tokens above its labels: every label is the token one place to the right."""
     count = len(texts) - 1
-    width = 54
+    width = 48
     drawing = svg.picture(
-        74 + count * width, 168,
-        svg.text(62, 40, "inputs", anchor="end"),
-        svg.text(62, 130, "labels", anchor="end"),
-        svg.cells(70, 20, [list(texts[:-1])], size=38, width=width),
-        svg.cells(70, 110, [list(texts[1:])], size=38, width=width),
-        *(svg.arrow((70 + (i + 0.5) * width, 62), (70 + (i + 0.5) * width, 106)) for i in range(count)),
+        8 + count * width, 178,
+        svg.text(4, 12, "inputs", anchor="start"),
+        svg.cells(4, 24, [list(texts[:-1])], size=38, width=width),
+        svg.cells(4, 112, [list(texts[1:])], size=38, width=width),
+        svg.text(4, 168, "labels", anchor="start"),
+        *(svg.arrow((4 + (i + 0.5) * width, 66), (4 + (i + 0.5) * width, 108)) for i in range(count)),
     )  # fmt: skip
     pairs = ", ".join(f"{a} is asked for {b}" for a, b in pairwise(texts))
     return show(
@@ -54,7 +54,7 @@ def schedule() -> Explorable:
         return [learning_rate(step, replace(base, warmup=warmup)) for step in range(base.steps)]
 
     def draw(warmup: int) -> Any:
-        fig, ax = style.new(6.4, 2.8)
+        fig, ax = style.new(5.2, 2.8)
         ax.plot(range(base.steps), rates(warmup), color=BLUE)
         ax.set_xlim(0, base.steps)
         ax.set_ylim(0, base.lr * 1.15)
@@ -103,7 +103,7 @@ class LossCurve:
         if not self.losses:
             raise ValueError("no step has been taken yet, so that there is no curve to draw")
         with style.context():
-            fig, ax = style.new(6.4, 3.6)
+            fig, ax = style.new(5.2, 3.6)
             ax.plot(range(len(self.losses)), self.losses, color=BLUE, linestyle="-")
             for (name, level), color in zip(self.levels.items(), (GREY, ORANGE, GREEN), strict=False):
                 ax.axhline(level, color=color, linestyle="--")
@@ -154,7 +154,7 @@ def gradients_by_layer(run: Run, steps: Sequence[int]) -> Explorable:
     top = max(max(layers.values()) for layers in run.layers) * 1.2
 
     def draw(step: int) -> Any:
-        fig, ax = style.new(6.4, 3)
+        fig, ax = style.new(5.2, 3)
         values = [run.layers[step][part] for part in parts]
         ax.bar(range(len(parts)), values, color=BLUE)
         for x, value in enumerate(values):
@@ -190,7 +190,7 @@ def next_word(
         return softmax(logits[0, -1])[places]
 
     def draw(step: int) -> Any:
-        fig, ax = style.new(6.4, 3.2)
+        fig, ax = style.new(5.2, 3.2)
         p, at = expected(step), np.arange(len(words))
         ax.bar(at - 0.2, p, 0.38, color=BLUE, label="model")
         ax.bar(at + 0.2, [truth[word] for word in words], 0.38, color=ORANGE, label="grammar")
@@ -220,7 +220,7 @@ def next_word(
 
 def saved_bytes(counts: Mapping[str, int]) -> Figure:
     """Horizontal bars: bytes of activations that wait for the backward pass."""
-    fig, ax = style.new(6.4, 0.9 + 0.6 * len(counts))
+    fig, ax = style.new(5.2, 0.9 + 0.6 * len(counts))
     names = list(counts)
     sizes = [counts[name] / 2**20 for name in names]
     ax.barh(range(len(names)), sizes, color=BLUE, height=0.6)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from labsupport.ops.autodiff import Value
 
-BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 84, 52, 44, 18, 8
+BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 76, 52, 38, 18, 8
 
 #: The straight end of an edge, over which its local derivative stands clear of the curve.
 RUN_IN = 26
