@@ -79,7 +79,8 @@ def test_no_text_is_cut_off_or_lies_on_another(page: Page, chapter: str) -> None
 
 @pytest.mark.browser
 def test_clashes_would_be_found(page: Page) -> None:
-    svg = '<svg class="lab-svg" viewBox="0 0 200 100"><text x="{x}" y="50">one</text><text x="60" y="52">two</text></svg>'
+    texts = '<text x="{x}" y="50">one</text><text x="60" y="52">two</text>'
+    svg = f'<svg class="lab-svg" viewBox="0 0 200 100">{texts}</svg>'
     assert clashes(page, svg.format(x=10)) == []
     assert clashes(page, svg.format(x=50)) == ["on one another: one, two"]
     assert clashes(page, svg.format(x=190)) == ["cut off: one"]
