@@ -233,9 +233,13 @@ def steps(items: Sequence[tuple[str, str, Any]], alt: str, caption: str = "") ->
     sizes = sorted({(frame.width, frame.height) for frame in frames})
     if len(sizes) > 1:
         raise ValueError(f"all steps need drawings of one size, got {sizes[0]} and {sizes[-1]}")
+
+    def heard(title: str, text: str) -> str:
+        return f"{title.rstrip('.:')}: {text}"
+
     listed = "".join(
         f'<li><p class="lab-step-text tex2jax_process"><strong>{inline(title)}</strong> {inline(text)}</p>'
-        f"{compact.markup(frame, f'{title}: {text}')}</li>"
+        f"{compact.markup(frame, heard(title, text))}</li>"
         for (title, text, _), frame in zip(items, frames, strict=True)
     )
     return widget("steps", {"count": len(items)}, f'<ol class="lab-steps">{listed}</ol>', alt, caption)

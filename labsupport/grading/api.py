@@ -70,7 +70,7 @@ def progress(reset: str | None = None) -> Progress | Verdict:
     ``reset`` forgets one exercise first, or everything with ``reset="all"``.
     """
     remembered = store()
-    if reset == "all":
+    if isinstance(reset, str) and reset == "all":
         remembered.reset()
     elif reset is not None:
         record = _find(reset)

@@ -152,10 +152,20 @@ def _deadline(seconds: float) -> Iterator[bool]:
     if _set_timer is None or not has_timer():
         yield False
         return
-    clock, ticks, importing = _Clock(seconds), 0, False
+    clock, ticks, importing, looking = _Clock(seconds), 0, False, False
     patience = monotonic() + _IMPORT_SECONDS
 
     def ring(number: int, frame: types.FrameType | None) -> None:
+        nonlocal looking
+        if looking:
+            return  # a deep stack takes longer to look through than the next tick takes to come
+        looking = True
+        try:
+            look(frame)
+        finally:
+            looking = False
+
+    def look(frame: types.FrameType | None) -> None:
         nonlocal ticks, importing
         was_importing, importing = importing, False
         while frame is not None and frame.f_code is not _invoke.__code__:
@@ -173,13 +183,19 @@ def _deadline(seconds: float) -> Iterator[bool]:
             _set_timer(signal.ITIMER_REAL, _FAST, _FAST)
         raise TimeUp
 
-    handler = signal.signal(signal.SIGALRM, ring)
+    def unraisable(told: Any) -> None:
+        if told.exc_type is not TimeUp:  # in a callback of the interpreter it is lost, and the next tick brings another
+            report(told)
+
+    handler, report = signal.signal(signal.SIGALRM, ring), sys.unraisablehook
+    sys.unraisablehook = unraisable
     timer = _set_timer(signal.ITIMER_REAL, max(seconds, 0.001), _CALM)
     try:
         yield True
     finally:
         _set_timer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
+        sys.unraisablehook = report
         if timer[0]:
             _set_timer(signal.ITIMER_REAL, *timer)
 

@@ -53,14 +53,14 @@ def test_a_spoilt_device_is_left_to_another_process(tmp_path):
 
 
 def test_a_run_that_never_ends_is_stopped(tmp_path):
-    outcome, _ = record("hanging", tmp_path, each=10.0)
+    outcome, _ = record("hanging", tmp_path, each=6.0)
     assert outcome.stored == [NAMES[0], NAMES[2]]
-    assert outcome.failed[NAMES[1]] == "not done after 10 s, and stopped"
+    assert outcome.failed[NAMES[1]] == "not done after 6 s, and stopped"
 
 
 def test_when_the_time_is_over_the_rest_is_named(tmp_path):
     began = time.monotonic()
-    outcome, _ = record("hanging", tmp_path, seconds=25.0)
+    outcome, _ = record("hanging", tmp_path, seconds=15.0)
     assert time.monotonic() - began < 60
     assert outcome.failed[NAMES[1]] == "the time was over"
     assert outcome.failed[NAMES[2]] == "not measured: the time was over"

@@ -99,7 +99,7 @@ def test_broadcasting_without_scripts() -> None:
 
 
 def test_all_steps_are_a_readable_list() -> None:
-    made = steps([("One", "loads `A`.", drawing("a")), ("Two", "adds & stores.", drawing("b"))], alt="player")
+    made = steps([("One", "loads `A`.", drawing("a")), ("Two.", "adds & stores.", drawing("b"))], alt="player")
     assert made.html.count("<li>") == 2
     assert "<strong>One</strong> loads <code>A</code>." in made.html
     assert 'aria-label="Two: adds &amp; stores."' in made.html

@@ -137,6 +137,18 @@ def test_progress_remembers_and_forgets():
     assert isinstance(progress(reset="nope"), Verdict)
 
 
+class Touchy:
+    def __eq__(self, other):
+        raise RuntimeError("do not compare me")
+
+    __hash__ = None
+
+
+@pytest.mark.parametrize("thing", [3, ["all"], Touchy()])
+def test_a_reset_of_what_is_no_text_is_told(thing):
+    assert progress(reset=thing).state == "fail"
+
+
 def test_a_note_about_progress_reaches_the_verdict(monkeypatch):
     class Store:
         def record(self, *args):

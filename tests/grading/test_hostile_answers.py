@@ -12,6 +12,7 @@ import threading
 import time
 import types
 import warnings
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -83,9 +84,43 @@ def endless_print(x):
         print("y" * 1000)
 
 
+def endless_far_down(x):
+    """A stack so deep that looking through it takes longer than a tick."""
+    sys.setrecursionlimit(10_000)
+
+    def down(depth):
+        while depth == 0:
+            pass
+        return down(depth - 1)
+
+    return down(9_000)
+
+
+def endless_in_callbacks(x):
+    """Nearly all of the time is spent where the interpreter drops an exception."""
+
+    class Thing:
+        pass
+
+    while True:
+        watched = weakref.WeakKeyDictionary({(thing := Thing()): None})
+        kept = weakref.ref(thing, lambda _: sum(range(20_000)))
+        del thing
+        assert kept() is None and not watched
+
+
 @pytest.mark.parametrize(
     "answer",
-    [endless, endless_under_bare_except, endless_under_nested_excepts, endless_in_finally, asleep, endless_print],
+    [
+        endless,
+        endless_under_bare_except,
+        endless_under_nested_excepts,
+        endless_in_finally,
+        endless_far_down,
+        endless_in_callbacks,
+        asleep,
+        endless_print,
+    ],
 )
 def test_a_hung_answer_is_stopped(ask, answer):
     start = time.monotonic()
@@ -93,6 +128,15 @@ def test_a_hung_answer_is_stopped(ask, answer):
     assert time.monotonic() - start < 20
     assert verdict.state == "fail"
     assert "did not end within 0.5 seconds" in verdict.message
+
+
+def test_a_tick_that_is_lost_in_a_callback_is_not_told(ask, monkeypatch):
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    hook = sys.unraisablehook
+    assert "did not end" in ask(endless_in_callbacks).message
+    assert told == []
+    assert sys.unraisablehook is hook
 
 
 def test_an_endless_print_keeps_a_bounded_text(ask, capsys):
