@@ -34,7 +34,8 @@ WORKERS = max(2, min(6, os.cpu_count() or 2))
 #: stays with one worker, because its cells share a kernel.
 PYTEST = [
     *("-m", "pytest", "--nbval", "--nbval-current-env", "--nbval-sanitize-with", "tests/sanitize.cfg"),
-    *("-n", str(WORKERS), "--dist", "loadfile", "-q", "-rs", "--durations", "25"),
+    # Files in their order, notebooks first: else those with few and long tests come last, one after another.
+    *("-n", str(WORKERS), "--dist", "loadfile", "--no-loadscope-reorder", "-q", "-rs", "--durations", "25"),
 ]
 
 
