@@ -1,6 +1,7 @@
 """Settings of the whole test run: notebooks are run again in the environment in which they were made.
 
-nbval starts its kernels with the variables of this process, so they are set here. Nothing else belongs here.
+nbval starts its kernels with the variables of this process, so they are set here. Property tests draw the same
+examples each time, however slow the machine. Nothing else belongs here.
 """
 
 import os
@@ -9,10 +10,15 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from labsupport.authoring.environment import UNSET, kernel_environment
 
 PROFILE = "LABSUPPORT_TEST_PROFILE"
+
+#: To look for new examples: pytest --hypothesis-profile=default
+settings.register_profile("book", derandomize=True, deadline=None)
+settings.load_profile("book")
 
 
 def pytest_configure() -> None:

@@ -118,8 +118,9 @@ class TestView:
         array, new_shape = pair
         if any(step < 0 for step in array.strides):
             return  # torch has no negative strides
-        base = torch.zeros(200)
-        tensor = base.as_strided(array.shape, in_elements(array))
+        steps = in_elements(array)
+        base = torch.zeros(1 + sum((size - 1) * step for size, step in zip(array.shape, steps, strict=True)))
+        tensor = base.as_strided(array.shape, steps)
         try:
             tensor.view(new_shape)
             viewed = True
