@@ -40,7 +40,8 @@ def rows() -> Iterator[Row]:
             taken[name].append(seconds(statement))
     own = {name: [t - start for t, start in zip(times, taken["start"], strict=True)] for name, times in taken.items()}
     yield "import numpy, ms", 1e3 * statistics.median(own["numpy"]), None
-    for name, target in (("labsupport", 1.25), ("check", 1.75), ("reader", 1.75)):
+    # The judge brings numpy.random too, which NumPy itself loads on first use.
+    for name, target in (("labsupport", 1.25), ("check", 2.25), ("reader", 2.25)):
         ratio = statistics.median(a / b for a, b in zip(own[name], own["numpy"], strict=True))
         yield f"{STATEMENTS[name]} / import numpy", ratio, target
 
