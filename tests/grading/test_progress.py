@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -415,6 +416,13 @@ def test_the_html_says_states_in_words_and_escapes(path: Path) -> None:
     assert "Stable softmax: passed" in html
     assert html.count("<strong>Open:</strong>") == 18
     assert 'scope="row"' in html
+    # Whatever client shows it: no script, no style sheet, no TeX, and the text has the client's colour.
+    tags = set(re.findall(r"<(\w+)", html))
+    assert tags <= {
+        "div", "p", "table", "caption", "thead", "tbody", "tr", "th", "td", "span", "details", "summary", "ul", "ol",
+        "li", "strong", "em", "code",
+    }  # fmt: skip
+    assert not re.search(r"\\[(\[]|\$|url\(|[; \"]color:", html)
 
 
 def test_the_same_progress_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -191,8 +191,9 @@ bits_or_bug = Choice(
             "Where large terms cancel, rounding of the terms can be as large as what is left.",
         ),
         "c": Option(
-            "the error against float64 exceeds $\\gamma_K |A||B|$",
-            "That bound holds for every order of additions, so no rounding explains the excess.",
+            "an entry is further from float64 than roundings of all its $K$ terms could bring it",
+            "That bound holds for every order of additions, so no rounding explains the excess. Section 3.6 writes "
+            "it down.",
             True,
         ),
         "d": Option("the error grows when $K$ grows", "So it does in every correct kernel."),
